@@ -17,9 +17,12 @@ from tests.support.traces import trace_of_scores
 from lodestone.config.settings import QuerySettings, TagSettings
 from lodestone.errors import NotFoundError
 from lodestone.generators.base import Generator, Guide
-from lodestone.query.learned_stages import LearnedModels
+from lodestone.query.hydrate import Hydrator
+from lodestone.query.learned_stages import AssignedTrust, LearnedModels
 from lodestone.query.memory import AT_ONCE, Memory
 from lodestone.query_log.trace import load_trace
+from lodestone.store.limits import MATRIX_AFTER
+from lodestone.tags.search import TagSearch
 from lodestone_schemas.api import SearchRequest
 
 DRAWN = replace(PROFILE, generators=("drawn",), guides=2)
@@ -41,6 +44,8 @@ class Drawn(Generator):
 class Broken:
     """Any source of what was learnt; all it does raises an error that is not one of ours."""
 
+    in_memory = False
+
     def assign(self, *_, **__):
         raise RuntimeError(SECRET)
 
@@ -49,6 +54,8 @@ class Broken:
 
 class Slow:
     """Trust and memory behind a catalog that somebody keeps locked."""
+
+    in_memory = False
 
     def __init__(self, seconds):
         self.seconds = seconds
@@ -176,3 +183,59 @@ async def test_a_home_that_keeps_no_queries_forgets_those_it_kept_before(collect
     with pytest.raises(NotFoundError):
         load_trace(collection.catalog, kept.query_id)
     assert collection.catalog.queries() == []
+
+
+class Remembered:
+    """Trust in memory."""
+
+    in_memory = True
+
+    def assign(self, *_, topic, **__):
+        return AssignedTrust(topic, {})
+
+
+async def test_a_plain_answer_reads_one_page_and_a_stream_two(collection, monkeypatch):
+    """Nobody sees the page of the text pass where only the last answer is read."""
+    engine, pages, page = collection.engine(generators={"drawn": Drawn()}, profile=DRAWN), [], Hydrator.page
+    monkeypatch.setattr(Hydrator, "page", lambda self, *given: pages.append(given) or page(self, *given))
+    request = SearchRequest(query="a cat", guides=1, deadline_ms=60_000)
+    streamed = [event async for event in engine.events(request)]
+    assert [event.type for event in streamed] == ["plan", "results", "guide", "results", "done"]
+    assert len(pages) == 2
+    answered = await engine.answer(request)
+    assert len(pages) == 3
+    assert answered.stage == "guides"
+    assert [hit.image_id for hit in answered.hits] == [hit.image_id for hit in streamed[-1].response.hits]
+    alone = await engine.answer(SearchRequest(query="a cat", guides=0, deadline_ms=60_000))
+    assert len(pages) == 4
+    assert alone.stage == "text"
+
+
+async def test_guides_that_change_nothing_leave_the_page_of_the_words(collection, models):
+    class Blind:
+        def __init__(self, encoder):
+            self.encoder = encoder
+
+        def __getattr__(self, name):
+            return getattr(self.encoder, name)
+
+        async def embed_pictures(self, pictures, *, deadline=None):
+            raise RuntimeError(SECRET)
+
+    engine = collection.engine(generators={"drawn": Drawn()}, profile=DRAWN, encoder=Blind(models.encoder()))
+    answered = await engine.answer(SearchRequest(query="a cat", guides=1, deadline_ms=60_000))
+    alone = await engine.answer(SearchRequest(query="a cat", guides=0, deadline_ms=60_000))
+    assert answered.stage == "text"
+    assert [hit.image_id for hit in answered.hits] == [hit.image_id for hit in alone.hits] != []
+
+
+async def test_a_search_by_words_changes_threads_five_times_at_most(collection, monkeypatch):
+    """To plan, to encode, for tags, to search, and to read the page."""
+    learnt = LearnedModels(trust=Remembered(), tags=TagSearch(collection.store))
+    engine, request = collection.engine(learnt=learnt), SearchRequest(query="a cat", guides=0, topic="pets", deadline_ms=60_000)
+    for _ in range(MATRIX_AFTER + 1):
+        await engine.answer(request)
+    threads, to_thread = [], asyncio.to_thread
+    monkeypatch.setattr(asyncio, "to_thread", lambda work, *a, **b: threads.append(work) or to_thread(work, *a, **b))
+    await engine.answer(request)
+    assert len(threads) <= 5

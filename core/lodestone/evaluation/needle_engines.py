@@ -61,6 +61,11 @@ class NeedleTrust:
     priors: Mapping[str, float] = field(default_factory=dict)
     weights: dict[str, dict[str, float]] = field(default_factory=dict)
 
+    @property
+    def in_memory(self) -> bool:
+        """Whether `assign` would read nothing but memory now; it always does."""
+        return True
+
     def assign(
         self,
         text_vector: NDArray[np.float32],  # noqa: ARG002  (a contract: topics come with the requests)

@@ -123,7 +123,7 @@ class QueryEngine:
             await asyncio.to_thread(self._guides.warm_up)
 
     def ask(
-        self, query: Query, options: SearchOptions, *, request_context: RequestContext = NOW
+        self, query: Query, options: SearchOptions, *, request_context: RequestContext = NOW, early: bool = True
     ) -> AsyncGenerator[Event, None]:
         """Answer a query, event by event; closing the iterator cancels what is pending.
 
@@ -131,6 +131,7 @@ class QueryEngine:
             query: What to look for.
             options: How to answer; its filters hold beside those of the query.
             request_context: When it came, from whom, and whether it may have guides.
+            early: Whether somebody reads the results of the first pass while guides are drawn.
 
         Raises:
             InvalidRequestError: the query cannot be answered as it stands.
@@ -139,7 +140,7 @@ class QueryEngine:
             DeadlineExceededError: the deadline passed before anything was found.
             StoreError, CatalogError: what the answer is read from failed.
         """
-        return self._pipeline.run(Where(options.filters, query), options, request_context)
+        return self._pipeline.run(Where(options.filters, query), options, request_context, early=early)
 
     async def events(self, request: SearchRequest, *, request_context: RequestContext = NOW) -> AsyncGenerator[Event, None]:
         """Answer a search in words, event by event, as `ask` does."""
@@ -149,7 +150,7 @@ class QueryEngine:
 
     async def answer(self, request: SearchRequest, *, request_context: RequestContext = NOW) -> SearchResponse:
         """Return the last answer to a search in words; raises as `ask` does."""
-        return await self._last(self.events(request, request_context=request_context))
+        return await self._last(self.ask(Text(request.query), request, request_context=request_context, early=False))
 
     async def similar(self, image_id: str, options: SearchOptions, *, request_context: RequestContext = NOW) -> SearchResponse:
         """Return pictures like an indexed one, by the vectors that it has; without itself.

@@ -98,11 +98,9 @@ class LearnedStages:
         vector = text_vectors.get(self._text_encoder)
         if source is None or not resolved.trust or vector is None:
             return AssignedTrust(resolved.topic)
+        assign = partial(source.assign, vector, encoder=self._text_encoder, topic=resolved.topic, spaces=list(resolved.spaces))
         try:
-            assigning = asyncio.to_thread(
-                source.assign, vector, encoder=self._text_encoder, topic=resolved.topic, spaces=list(resolved.spaces)
-            )
-            assigned = await within(assigning, resolved.deadline)
+            assigned = assign() if source.in_memory else await within(asyncio.to_thread(assign), resolved.deadline)
         except TimeoutError:
             query.notes.left_out("learnt trust: out of time")
         except Exception as error:  # noqa: BLE001  (nothing learnt is needed for an answer)

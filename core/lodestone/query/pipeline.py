@@ -16,9 +16,10 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Final
 
 from lodestone.catalog.reading import CatalogReader
@@ -152,6 +153,26 @@ class DecideStage:
         return QueryAnswer(ranking, response, presence)
 
 
+class FirstPage:
+    """Answer of the first pass, which is read from the catalog when it is first asked for.
+
+    Args:
+        decide: Reads it.
+        presence: What its confidence is read from; None where there is none.
+    """
+
+    def __init__(self, decide: Callable[[], Awaitable[QueryAnswer]], presence: Presence | None) -> None:
+        self._decide = decide
+        self._answer: QueryAnswer | None = None
+        self.presence = presence
+
+    async def read(self) -> QueryAnswer:
+        """Return the answer; raises as `DecideStage.answer`."""
+        if self._answer is None:
+            self._answer = await self._decide()
+        return self._answer
+
+
 @dataclass(frozen=True, slots=True)
 class QueryPipeline:
     """The stages of one query engine, in the order in which queries go through them.
@@ -172,13 +193,17 @@ class QueryPipeline:
     guides: GuideStage | None
     deciding: DecideStage
 
-    async def run(self, query: Query, options: SearchOptions, request_context: RequestContext) -> AsyncGenerator[Event, None]:
+    async def run(
+        self, query: Query, options: SearchOptions, request_context: RequestContext, *, early: bool = True
+    ) -> AsyncGenerator[Event, None]:
         """Answer a query, event by event; closing the iterator cancels what is pending.
 
         Args:
             query: What to look for.
             options: How to answer.
             request_context: When it came, from whom, and whether it may have guides.
+            early: Whether somebody reads the results of the first pass while guides are drawn; if not, its page is read only
+                where guides change nothing.
         """
         running = await self.resolving.resolve(query, options, request_context)
         query_id = running.resolved.query_id
@@ -189,35 +214,39 @@ class QueryPipeline:
         gate = await self.learned.judged(running, encoded.text_vectors, first.ranking, first.tags)
         presence = await self.learned.presence(running, encoded.text_vectors, first.ranking)
         stage: Stage = "text" if running.resolved.text else "picture"
-        answer = await self.deciding.answer(
-            running, first.ranking, stage=stage, weights=first.weights, gate=gate, presence=presence
-        )
+        decide = partial(self.deciding.answer, stage=stage, weights=first.weights, gate=gate, presence=presence)
+        page = FirstPage(partial(decide, running, first.ranking), presence)
+        wants_guides = self.guides is not None and _wants_guides(running.resolved, gate)
+        answer = await page.read() if early or not wants_guides else None
         if running.resolved.text:
             running.stopwatch.observed.text_answered(time.monotonic() - running.stopwatch.started)
-        yield ResultsEvent(response=answer.response)
-        if self.guides is not None and _wants_guides(running.resolved, gate):
+        if answer is not None:
+            yield ResultsEvent(response=answer.response)
+        if self.guides is not None and wants_guides:
             given = GuideInput(first.ranking, first.weights.by_space, encoded.text_vectors, running.search_deadline)
             async with aclosing(self.guides.run(running, given)) as drawing:
                 async for part in drawing:
                     if isinstance(part, GuideOutcome):
-                        answer = await self._guided(running, first, gate, answer, part)
+                        answer = await self._guided(running, first, gate, page, part)
                     else:
                         for guide in part:
                             yield GuideEvent(query_id=query_id, guide=guide_info(guide, query_id))
-            if answer.response.stage == "guides":
-                yield ResultsEvent(response=answer.response)
+        answer = answer or await page.read()
+        if answer.response.stage == "guides":
+            yield ResultsEvent(response=answer.response)
         if self.learned.remembers:
             await self.learned.remember(running, trace_of(running, encoded, answer))
         yield DoneEvent(response=finished(answer.response, running))
 
     async def _guided(
-        self, query: RunningQuery, first: FirstPass, gate: GateDecision | None, answer: QueryAnswer, outcome: GuideOutcome
+        self, query: RunningQuery, first: FirstPass, gate: GateDecision | None, page: FirstPage, outcome: GuideOutcome
     ) -> QueryAnswer:
         """Return the answer with guides; where none counts, that of the first pass, which names them."""
         infos = guide_infos(outcome, query.resolved.query_id)
         if outcome.ranking is None:
+            answer = await page.read()
             return replace(answer, response=answer.response.model_copy(update={"guides": infos}))
-        presence = self.learned.presence_with_captions(answer.presence, outcome.captions)
+        presence = self.learned.presence_with_captions(page.presence, outcome.captions)
         return await self.deciding.answer(
             query, outcome.ranking, stage="guides", weights=first.weights, gate=gate, guides=infos, presence=presence
         )

@@ -168,6 +168,10 @@ class Trusted(Protocol):
 class TrustSource(Protocol):
     """Says how far each space is trusted for queries like a given one."""
 
+    @property
+    def in_memory(self) -> bool:
+        """Whether `assign` would read nothing but memory now, so that it needs no thread."""
+
     def assign(self, text_vector: Vectors, *, encoder: str, topic: str | None, spaces: Sequence[str]) -> Trusted:
         """Return the trust for a query.
 

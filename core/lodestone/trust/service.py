@@ -63,6 +63,11 @@ class TrustService:
         self._priors = dict(priors or {})
         self._state = StateReader(catalog, most=settings.topics)
 
+    @property
+    def in_memory(self) -> bool:
+        """Whether `assign` would read nothing but memory now, so that it needs no thread."""
+        return self._state.is_recent
+
     def assign(self, text_vector: NDArray[np.float32], *, encoder: str, topic: str | None, spaces: Sequence[str]) -> TopicTrust:
         """Return the trust for a query; nothing is changed.
 

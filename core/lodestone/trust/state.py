@@ -39,12 +39,15 @@ class StateReader:
         self._known: TrustState | None = None
         self._looked_at = 0.0
 
+    @property
+    def is_recent(self) -> bool:
+        """Whether the state in memory was the newest within the last second."""
+        return self._known is not None and time.monotonic() - self._looked_at < _REFRESH_S
+
     def recent(self) -> TrustState:
         """Return a state that was the newest within the last second, usually from memory."""
         state = self._known
-        if state is not None and time.monotonic() - self._looked_at < _REFRESH_S:
-            return state
-        return self.newest()
+        return state if state is not None and self.is_recent else self.newest()
 
     def newest(self) -> TrustState:
         """Return the state as the catalog has it now."""
