@@ -79,22 +79,26 @@ def forbid_reading_the_engine(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_scores_of_equal_vectors_are_equal_wherever_they_stand_and_whatever_else_is_asked() -> None:
+    """BLAS sums the last row of an odd number of them, or a single one, in another order than the rows before it."""
     rng = np.random.default_rng(0)
-    vectors = rng.standard_normal((1_003, 97)).astype(np.float32)
-    vectors[[5, 400, 1_002]] = vectors[7]
+    vectors = rng.standard_normal((1_003, 384)).astype(np.float32)
+    vectors[[5, 400, 900, 1_002]] = vectors[7]
     points = PointBatch([point_id(row) for row in range(1_003)], vectors, [{}] * 1_003)
-    matrix = VectorMatrix(97, Columns(()))
+    matrix = VectorMatrix(384, Columns(()))
     matrix.put(points)
-    asked = [vectors[7], *rng.standard_normal((20, 97)).astype(np.float32)]
-    same = sorted(points.ids[row] for row in (5, 7, 400, 1_002))
-    (alone,) = matrix.search([VectorQuery(asked[0], 4)], asked[:1])
-    among = matrix.search([VectorQuery(vector, 4) for vector in asked], asked)[0]
-    by_id = matrix.search([VectorQuery(asked[0], 4, filter=Filter((HasId(tuple(same)),)))], asked[:1])[0]
+    asked = [vectors[7], *rng.standard_normal((20, 384)).astype(np.float32)]
+    same = sorted(points.ids[row] for row in (5, 7, 400, 900, 1_002))
+    (alone,) = matrix.search([VectorQuery(asked[0], 5)], asked[:1])
+    among = matrix.search([VectorQuery(vector, 5) for vector in asked], asked)[0]
+    by_id = matrix.search([VectorQuery(asked[0], 5, filter=Filter((HasId(tuple(same)),)))], asked[:1])[0]
     for found in (alone, among, by_id):
         assert found is not None
         assert list(found.ids) == same
         assert len(set(found.scores.tolist())) == 1
         assert found.scores[0] == alone.scores[0]
+    (single,) = matrix.search([VectorQuery(asked[0], 1, filter=Filter((HasId((same[0],)),)))], asked[:1])
+    assert single is not None
+    assert single.scores[0] == alone.scores[0]
 
 
 @pytest.mark.parametrize(
