@@ -80,8 +80,8 @@ def measure(options: argparse.Namespace, report: Report) -> None:
             seconds = take_turns(loads, options.rounds)
     one, several = seconds.values()
     report.text(
-        f"{options.points:,} points of {options.dim} dimensions, {options.rounds} rounds; answers come {options.latency_ms:g} ms "
-        "later."
+        f"{options.points:,} points of {options.dim} dimensions, {options.rounds} rounds; "
+        f"answers come {options.latency_ms:g} ms later."
     )
     for name, values in seconds.items():
         report.record("points a second", [options.points / value for value in values], case=name)

@@ -246,8 +246,8 @@ class Hub:
                 for ended in (part for part in parts if isinstance(part, asyncio.Task)):
                     working -= 1
                     ended.result()  # raises its error: failures of engines are none
-                if guides := [guide for part in parts if isinstance(part, list) for guide in part]:
-                    yield guides
+                if drawn := [guide for part in parts if isinstance(part, list) for guide in part]:
+                    yield drawn
         finally:
             await stop(tasks)
 

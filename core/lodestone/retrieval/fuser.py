@@ -13,7 +13,7 @@ from lodestone.retrieval.fusion import FusedList, RankedList, fuse_in_tiers
 
 
 class Fuser(Protocol):
-    """Fuses ranked lists."""
+    """Fuses ranked lists, in this process or elsewhere."""
 
     async def fuse(
         self,

@@ -90,7 +90,7 @@ class SliceRows(PartRows):
         )
         with self._reading() as connection:
             rows = connection.execute(query).all()
-        return [ImageFields(*row[:-1], ImageState(row[-1])) for row in rows]
+        return [ImageFields._make((*row[:-1], ImageState(row[-1]))) for row in rows]
 
     def slice_members(self, slice_id: str) -> list[str]:
         """Return the image ids of all rows the slice was planned with, in row order, whatever the pictures' states."""

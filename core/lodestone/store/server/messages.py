@@ -52,7 +52,7 @@ def upsert_message(collection: str, points: PointBatch, *, ordering: models.Writ
             row.tobytes(),
         ]
         pieces += (_POINTS, _varint(sum(map(len, content))), *content)
-    message = grpc.UpsertPoints.FromString(b"".join(pieces))
+    message: grpc.UpsertPoints = grpc.UpsertPoints.FromString(b"".join(pieces))
     message.collection_name = collection
     message.wait = True
     if ordering:
