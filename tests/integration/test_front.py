@@ -50,7 +50,7 @@ def service(pictures: ImageServer, certificates: Certificates, tmp_path_factory:
     index(home_settings(folder / "home"), folder / "pictures")
     (folder / "home" / "lodestone.toml").write_text(DRAWN.format(url=pictures.url), encoding="utf-8")
     tls = {"tls_certificate": str(certificates.certificate), "tls_key": str(certificates.key)}
-    with running_service(folder / "home", patience_s=2, upkeep=False, **tls) as running:
+    with running_service(folder / "home", patience_s=2, upkeep=False, max_ongoing=2, max_queued=0, **tls) as running:
         yield running
 
 
@@ -103,6 +103,43 @@ def test_commands_elsewhere_need_the_authoritys_file(url: str, certificates: Cer
     refused = run_here(*asked, home=tmp_path)
     assert refused.code == 8
     assert all(part in refused.err for part in ("service_unavailable", "not trusted", "LODESTONE_CA_FILE"))
+
+
+def test_a_full_service_is_refused_by_the_proxy_and_counted_by_the_replica(
+    service: Service, pictures: ImageServer, http: httpx.Client
+) -> None:
+    """The replica is stopped while it is asked, so that whatever is answered comes from the proxy."""
+    assert http.post("/v1/search", json={**SOON, "deadline_ms": 10_000}).status_code == 200
+    process, before = replica(service), refusals(http)
+    drawing = {"model": "drawn", "prompt": "a boat", "deadline_ms": 15_000}
+    with ThreadPoolExecutor(2) as pool:
+        drawn = [pool.submit(http.post, "/v1/images/generations", json=drawing) for _ in range(2)]
+        wait_until(lambda: len(pictures.asked) >= 2)
+        for _ in range(20):
+            http.post("/v1/search", json=SOON)  # brings the proxy a new report, unless the one that it has still counts
+            process.send_signal(signal.SIGSTOP)
+            try:
+                answer = http.post("/v1/search", json=SOON)
+                health = http.get("/-/healthz")
+            finally:
+                process.send_signal(signal.SIGCONT)
+            if answer.status_code == 429:
+                break
+        told = problem(answer, 429, "overloaded")
+        assert (told["instance"], answer.headers["retry-after"]) == ("/v1/search", str(told["retry_after"]))
+        assert health.status_code == 200
+        assert http.get("/healthz").status_code == 200
+        assert refusals(http) > before
+        for one in drawn:
+            one.result()
+    pictures.asked.clear()
+    assert http.post("/v1/search", json={**SOON, "deadline_ms": 10_000}).status_code == 200
+
+
+def refusals(http: httpx.Client) -> float:
+    """The refused searches that the replica has counted."""
+    line = 'lodestone_http_requests_total{method="POST",route="/v1/search",status="429"} '
+    return sum(float(one.removeprefix(line)) for one in http.get("/metrics").text.splitlines() if one.startswith(line))
 
 
 def test_a_replica_that_hangs_dies_and_comes_back(service: Service, pictures: ImageServer, http: httpx.Client) -> None:
