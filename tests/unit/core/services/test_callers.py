@@ -153,6 +153,7 @@ CASES: dict[str, Case] = {
     "models.get": Case(Gets.ALL, lambda s, _, c: s.models.get("bridge", c)),
     "models.embed": Case(Gets.ALL, lambda s, _, c: s.models.embed("bridge", ["a boat"], c)),
     "models.draw": Case(Gets.ALL, lambda s, _, c: s.models.draw(DrawingRequest(prompt="a boat"), c)),
+    "rates.take": Case(Gets.REFUSAL, lambda s, _, c: s.rates.take("somebody", c, amount=1, window_s=1, wanted=1)),
     "keys.store": Case(Gets.REFUSAL, lambda s, _, c: s.keys.store(c)),
     "keys.page": Case(Gets.REFUSAL, lambda s, _, c: s.keys.page(PAGE, c)),
     "keys.create": Case(Gets.REFUSAL, lambda s, _, c: s.keys.create(KeyRequest(name="mine"), c)),
