@@ -127,6 +127,7 @@ class SliceReceipt:
             crashed worker as `WorkerDiedError`.
         worker: `host:pid` of the worker; "" where the executor does not know.
         stages: Work of each stage of this worker so far, over all its slices; empty where the executor does not know.
+        most_in_pass: Pictures that the memory of this worker's GPU has room for in one pass; 0 where it never ran out.
     """
 
     slice_id: str
@@ -138,6 +139,7 @@ class SliceReceipt:
     error: LodestoneError | None = None
     worker: str = ""
     stages: tuple[StageShare, ...] = ()
+    most_in_pass: int = 0
 
 
 @dataclass(frozen=True, slots=True)

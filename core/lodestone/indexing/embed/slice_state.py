@@ -194,8 +194,13 @@ class SliceState:
             return None
         return min(int(len(plan.rows) * made / whole), len(plan.rows))
 
-    def receipt(self, stages: tuple[StageShare, ...] = ()) -> SliceReceipt:
-        """Return the receipt of what is finished; `stages` is the work of the worker's stages so far."""
+    def receipt(self, stages: tuple[StageShare, ...] = (), *, most_in_pass: int = 0) -> SliceReceipt:
+        """Return the receipt of what is finished.
+
+        Args:
+            stages: Work of the worker's stages so far.
+            most_in_pass: As in the receipt.
+        """
         plan = self.plan
         embeds = plan is not None and bool(plan.backbones) and (self.error is None or self.pixels_done)
         return SliceReceipt(
@@ -208,6 +213,7 @@ class SliceState:
             error=self.error,
             worker=this_worker(),
             stages=stages,
+            most_in_pass=most_in_pass,
         )
 
 

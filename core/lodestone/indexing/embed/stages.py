@@ -33,6 +33,7 @@ from lodestone.indexing.faults import Faults
 from lodestone.indexing.tasks import META_PART, EmbedSettings, RowFailure, SliceParts, SliceRow, SliceTask
 from lodestone.models.cache import ModelCache
 from lodestone.models.context import ModelContext
+from lodestone.models.gpu_memory import MemoryFit, free_cached_memory, no_room, out_of_gpu_memory
 from lodestone.sources.joined import read_together
 from lodestone.sources.reading import Reader
 from lodestone.text_encoders.base import TextEncoder
@@ -69,6 +70,7 @@ class SliceStages:
         self._files = PartFiles(settings.embeddings)
         self._thumbnails = ThumbnailStore(settings.thumbnails, size=settings.thumbnail_px)
         self._faults = Faults.from_environment()
+        self.memory = MemoryFit()
         self._models = threading.Lock()  # one model pass at a time, whichever thread prepared its batch
         self._counting = threading.Lock()
         self._children: DecodingChildren | None = None
@@ -77,10 +79,16 @@ class SliceStages:
         """Load the image models. The text encoder is loaded at the first caption.
 
         Raises:
-            ModelUnavailableError: a model's package is not installed.
+            ModelUnavailableError: a model's package is not installed, or the GPU's memory has no room for a model.
         """
         for backbone in self.backbones:
-            backbone.warm_up(threads=self.settings.model_threads)
+            try:
+                backbone.warm_up(threads=self.settings.model_threads)
+            except Exception as error:
+                if not out_of_gpu_memory(error):
+                    raise
+                free_cached_memory()
+                raise no_room(backbone.name) from error
 
     def plan(self, task: SliceTask) -> SlicePlan:
         """Adopt what is on disk already, and return what is left to do."""
@@ -149,16 +157,18 @@ class SliceStages:
         return stacks
 
     def embed(self, stacks: dict[str, NDArray[np.uint8]], spent: Callable[[], None]) -> dict[str, Outputs]:
-        """Return each backbone's outputs for a batch.
+        """Return each backbone's outputs for a batch; where the GPU's memory has no room for it, in several passes.
 
         Args:
             stacks: From `stack`.
             spent: Called when the models are free for this batch, to start its clock.
         """
-        on_device = {b.name: b.upload(stacks[b.name]) for b in self.backbones if b.name in stacks}
+        on_device = {b.name: self.memory.upload(b, stacks[b.name]) for b in self.backbones if b.name in stacks}
         with self._models:
             spent()
-            outputs = {b.name: b.embed(on_device[b.name]) for b in self.backbones if b.name in on_device}
+            outputs = {
+                b.name: self.memory.embed(b, stacks[b.name], on_device.pop(b.name)) for b in self.backbones if b.name in stacks
+            }
         with self._counting:
             self._faults.reach("embedding")
         return outputs

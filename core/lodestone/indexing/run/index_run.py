@@ -293,6 +293,11 @@ class _Job:
             self.counts["failed"] += self.slice_batches.failed
             self.completed += self.slice_batches.completed
             self._given_up |= self.slice_batches.given_up
+            if most := self.slice_batches.most_in_pass:
+                self.warnings.append(
+                    f"the memory of a GPU ran out: batches were made smaller, down to {most} pictures "
+                    f"(index.batch_size = {most} saves the attempts)"
+                )
             self.embed_seconds = time.perf_counter() - started
 
     def _between_waves(self) -> None:

@@ -13,8 +13,9 @@ import numpy as np
 import pytest
 from tests.support.pipelines import MeanBackbone, Stand
 
+from lodestone.backbones.base import Pixels
 from lodestone.embeddings.slices import read_part
-from lodestone.errors import ImageError, OutOfSpaceError, RunCancelledError, RunFailedError, SourceError
+from lodestone.errors import ImageError, ModelUnavailableError, OutOfSpaceError, RunCancelledError, RunFailedError, SourceError
 from lodestone.imaging.decode import decode
 from lodestone.indexing.embed import slice_files
 from lodestone.indexing.embed.picture_queues import PictureQueues
@@ -403,3 +404,27 @@ def test_the_statistics_count_the_pictures_and_the_time_of_every_stage(tmp_path:
     assert counted[EmbedStage.EMBED].slots == 1
     last = max((receipt.stages for receipt in receipts.values()), key=lambda stages: stages[-1].pictures)
     assert [share.pictures for share in last] == [32, 32, 32, 32]
+
+
+def test_a_batch_that_the_gpu_has_no_memory_for_is_halved_and_the_receipts_tell(tmp_path: Path) -> None:
+    """A fake: the model raises what torch raises."""
+
+    def full(pixels: Pixels) -> None:
+        if len(pixels) > 3:
+            raise RuntimeError("CUDA out of memory. Tried to allocate 20.00 MiB")
+
+    with Stand(tmp_path, batch_size=8, on_embed=full) as stand:
+        receipts = list(stand.pipeline.run([stand.task(8), stand.task(8)]))
+        assert [receipt.error for receipt in receipts] == [None, None]
+        assert {receipt.most_in_pass for receipt in receipts} == {2}
+        assert sum(stand.backbones[0].batches) == 16
+        assert max(stand.backbones[0].batches) == 2
+
+
+def test_a_model_that_the_gpu_has_no_memory_for_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(_: object, *, threads: int = 0) -> None:
+        raise RuntimeError("CUDA out of memory. Tried to allocate 20.00 MiB")
+
+    monkeypatch.setattr(MeanBackbone, "warm_up", full)
+    with Stand(tmp_path) as stand, pytest.raises(ModelUnavailableError, match="no room for mean"):
+        stand.pipeline.warm_up()
