@@ -2,8 +2,9 @@
 
 Only Python itself is started, so the first picture is decoded a second or two after `start`, which the run calls as soon as
 discovery shows that there is enough work. A worker holds a few slices at a time (`slices_in_flight`), so that it never waits
-for the driver or for the end of one slice. A crashed worker costs the slices that it held, one receipt with a `WorkerDiedError`
-each, and is replaced. The error says how many others were beside it (`beside`): only a slice that was alone is to blame.
+for the driver or for the end of one slice. On a machine with GPUs, each worker sees one of them. A crashed worker costs the
+slices that it held, one receipt with a `WorkerDiedError` each, and is replaced. The error says how many others were beside it
+(`beside`): only a slice that was alone is to blame.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ import socket
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from multiprocessing.connection import Connection, Pipe, wait
@@ -32,6 +33,7 @@ class _Worker:
     process: subprocess.Popen[bytes]
     channel: Connection
     complaints: IO[bytes]
+    device: str = ""  # its GPU
     tasks: dict[str, SliceTask] = field(default_factory=dict)
 
     def has_room(self, most: int) -> bool:
@@ -99,11 +101,13 @@ class ProcessExecutor:
     Args:
         settings: What workers need to know.
         workers: Number of workers.
+        devices: GPUs to share out among them, each as CUDA_VISIBLE_DEVICES names it; empty for no share.
     """
 
-    def __init__(self, settings: EmbedSettings, workers: int) -> None:
+    def __init__(self, settings: EmbedSettings, workers: int, *, devices: Sequence[str] = ()) -> None:
         self._settings = settings
         self._count = workers
+        self._devices = tuple(devices)
         self._workers: list[_Worker] = []
         self._slices = slices_in_flight(settings)
         self._waiting: Iterator[SliceTask] = iter(())
@@ -189,6 +193,8 @@ class ProcessExecutor:
         return answer
 
     def _spawn(self) -> _Worker:
+        used = [worker.device for worker in self._workers]
+        device = min(self._devices, key=used.count, default="")
         ours, theirs = Pipe()
         complaints = tempfile.TemporaryFile(prefix="lodestone-worker-")  # noqa: SIM115 - as long as the worker
         handle = theirs.fileno()
@@ -200,16 +206,17 @@ class ProcessExecutor:
             stdout=subprocess.DEVNULL,
             stderr=complaints,
             pass_fds=(handle,),
-            env={**os.environ, **self._environment()},
+            env={**os.environ, **self._environment(device)},
         )
         theirs.close()
         with suppress(OSError):  # it crashed already: reading from it reports that
             ours.send(self._settings)
-        return _Worker(process, ours, complaints)
+        return _Worker(process, ours, complaints, device)
 
-    def _environment(self) -> dict[str, str]:
+    def _environment(self, device: str) -> dict[str, str]:
         # Libraries that count cores for themselves would start a pool as large as the machine in every worker.
-        return {name: str(max(self._settings.model_threads, 1)) for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS")}
+        threads = {name: str(max(self._settings.model_threads, 1)) for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS")}
+        return {**threads, **({"CUDA_VISIBLE_DEVICES": device} if device else {})}
 
 
 def _named(task: SliceTask) -> str:

@@ -14,6 +14,7 @@ from lodestone.indexing.embed import executors
 from lodestone.indexing.embed.pipeline_limits import PipelineLimits, slices_in_flight
 from lodestone.indexing.embed.worker_pool import ProcessExecutor, _Worker
 from lodestone.indexing.tasks import EmbedSettings, SliceTask
+from lodestone.models import hardware
 
 
 @dataclass
@@ -87,3 +88,49 @@ def test_beside_a_gpu_all_cores_decode(
     settings = Settings(home=tmp_path, index=IndexSettings(workers=2))
     _, made = executors.make_executor(kind, settings, EmbedSettings((), "", tmp_path, area, area), None)
     assert made._settings.decode_threads == decoders  # type: ignore[attr-defined]
+
+
+def test_each_worker_sees_a_gpu_of_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The GPUs are made up, and so are the models on them."""
+    area = open_area(tmp_path)
+    monkeypatch.setattr(executors, "uses_gpus", lambda _: True)
+    monkeypatch.setattr(executors, "gpus", lambda: 3)
+    monkeypatch.setattr(executors, "gpu_names", lambda: ("0", "GPU-7", "2"))
+    embed = EmbedSettings((), "", tmp_path, area, area)
+    _, made = executors.make_executor("processes", Settings(home=tmp_path), embed, None)
+    assert isinstance(made, ProcessExecutor)
+    started: list[str] = []
+
+    class Ended:
+        def __init__(self, *_: object, env: dict[str, str], **__: object) -> None:
+            started.append(env["CUDA_VISIBLE_DEVICES"])
+
+        def kill(self) -> None: ...
+
+        def wait(self) -> int:
+            return 0
+
+    monkeypatch.setattr("lodestone.indexing.embed.worker_pool.subprocess.Popen", Ended)
+    made.start()
+    assert started == ["0", "GPU-7", "2"]
+    made._workers.pop(1).stop()  # it crashed
+    made.start()
+    assert started[3:] == ["GPU-7"]
+    made.close()
+
+
+@pytest.mark.parametrize(
+    ("visible", "names"),
+    [(None, ("0", "1", "2")), ("", ()), ("-1", ()), ("1", ("1",)), ("2,GPU-a", ("2", "GPU-a")), ("0,-1,2", ("0",))],
+)
+def test_gpus_that_the_environment_hides_are_not_counted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, visible: str | None, names: tuple[str, ...]
+) -> None:
+    for number in range(3):
+        (tmp_path / f"0000:{number}").mkdir()
+    monkeypatch.setattr(hardware, "_NVIDIA", tmp_path)
+    if visible is None:
+        monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+    else:
+        monkeypatch.setenv("CUDA_VISIBLE_DEVICES", visible)
+    assert (hardware.gpu_names(), hardware.gpus()) == (names, len(names))
