@@ -1,10 +1,11 @@
 """Embedding of a corpus's unfinished slices in batches ("waves"); failed slices are retried, and every attempt is recorded.
 
-A wave limits what the driver holds at a time (slices are streamed from the catalog, tasks are made when a worker is free). At
-its end its pictures become searchable while later ones are still being embedded. A slice that failed goes into the next wave.
-If its worker crashed while it had several slices, each of them is retried without company: all but one are innocent, and are
-embedded as fast as ever. A slice whose worker crashed at it alone is retried with its pictures isolated (see isolation.py), so
-that the picture that crashes workers becomes a failure row and the others are embedded.
+Slices are streamed from the catalog, and tasks are made when a worker has room, so the driver holds few at a time. A wave ends
+after a number of slices or a time: what is recorded by then becomes searchable. Workers do not notice the end of a wave: the
+slices of the next one are handed out while those of the one before are in flight. A slice that failed is handed out again
+after a pause. If its worker crashed while it had several slices, each of them is retried without company: all but one are
+innocent, and are embedded as fast as ever. A slice whose worker crashed at it alone is retried with its pictures isolated (see
+isolation.py), so that the picture that crashes workers becomes a failure row and the others are embedded.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from __future__ import annotations
 import logging
 import random
 import time
-from collections import Counter, deque
+from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from itertools import chain
@@ -71,6 +72,7 @@ class SliceBatchLimits:
 class _Try:
     record: SliceRecord
     number: int = 1  # in this run
+    not_before: float = 0.0  # monotonic seconds
     alone: bool = False  # its worker crashed while it had others too
     isolate: bool = False  # its worker crashed at it
 
@@ -95,6 +97,7 @@ class SliceBatches:
         adopted: Parts that were found on disk.
         deaths: Workers that crashed.
         retries: Slices that were retried.
+        most_in_pass: Pictures of one pass that every worker's GPU had memory for; 0 where none ever ran out.
         given_up: The last error of each slice that failed in every attempt, by slice id.
     """
 
@@ -113,9 +116,10 @@ class SliceBatches:
     adopted: int = 0
     deaths: int = 0
     retries: int = 0
+    most_in_pass: int = 0
     given_up: dict[str, LodestoneError] = field(default_factory=dict)
     _roots: dict[str, Root] = field(default_factory=dict)
-    _again: deque[_Try] = field(default_factory=deque)
+    _again: list[_Try] = field(default_factory=list)
     _begun: dict[str, tuple[_Try, SliceAttempt]] = field(default_factory=dict)
     _meter: Meter | None = None
     _dead: set[str] = field(default_factory=set)  # workers that crashed
@@ -128,7 +132,7 @@ class SliceBatches:
         Args:
             executor: Runs the tasks.
             rows: Pictures in all the slices that are unfinished now.
-            after_wave: Called between two waves.
+            after_wave: Called between two waves, while slices are in flight; it must not take long.
 
         Raises:
             LodestoneError: the work as a whole failed; what is finished is recorded.
@@ -138,25 +142,35 @@ class SliceBatches:
         self._meter = Meter(
             self.progress, RunStage.EMBED, total=rows
         )  # started here, so that the rate includes the first slices
+        waves = _Waves(self.limits, after_wave)
         following = next(fresh, None)
-        while following is not None or self._again:
-            if following is None:  # nothing else to do meanwhile
-                self.heartbeat.wait(self._backoff(max(retry.number for retry in self._again)))
-            again, self._again = self._again, deque()
-            ready = chain(again, () if following is None else (following,), fresh)
-            for receipt in executor.run(self._wave(ready), self._tell):
+        while following is not None:
+            for receipt in executor.run(self._tasks(chain((following,), fresh), waves), self._tell):
                 self._receive(receipt)
-            following = next(ready, None)  # a wave that reached its limits left some
-            if following is not None or self._again:
-                after_wave()
+            following = next(fresh, None) or self._await_due()
 
-    def _wave(self, tries: Iterator[_Try]) -> Iterator[SliceTask]:
-        ends = time.monotonic() + self.limits.seconds
-        for count, attempt in enumerate(tries, start=1):
+    def _tasks(self, fresh: Iterator[_Try], waves: _Waves) -> Iterator[SliceTask]:
+        """Yield tasks for slices that failed before, as soon as their pause is over, and for all others."""
+        while (attempt := self._due() or next(fresh, None)) is not None:
             self.heartbeat.check()
+            waves.count()
             yield self._task(attempt)
-            if count >= self.limits.slices or time.monotonic() > ends:
-                return
+
+    def _await_due(self) -> _Try | None:
+        """Take the failed slice that is to be tried again first, after its pause: there is nothing else to do meanwhile."""
+        first = min(self._again, key=lambda retry: retry.not_before, default=None)
+        if first is not None:
+            self.heartbeat.wait(max(first.not_before - time.monotonic(), 0.0))
+            self._again.remove(first)
+        return first
+
+    def _due(self) -> _Try | None:
+        """Take the failed slice that is to be tried again first, if its pause is over."""
+        first = min(self._again, key=lambda retry: retry.not_before, default=None)
+        if first is None or first.not_before > time.monotonic():
+            return None
+        self._again.remove(first)
+        return first
 
     def _task(self, current: _Try) -> SliceTask:
         earlier = _since_done(list(self.catalog.attempts(slice_id=current.record.slice_id)))
@@ -177,6 +191,8 @@ class SliceBatches:
         self.failed += recorded.failed
         self.completed += max(receipt.embedded, recorded.active)
         self.adopted += len(receipt.adopted)
+        if receipt.most_in_pass:
+            self.most_in_pass = min(self.most_in_pass or receipt.most_in_pass, receipt.most_in_pass)
         if receipt.stages:
             self._stages[receipt.worker] = receipt.stages
             if self._meter is not None:
@@ -201,7 +217,8 @@ class SliceBatches:
             self.retries += 1
             is_last = current.number + 1 == self.limits.attempts
             isolate = current.isolate or (died and (not beside or is_last))
-            self._again.append(_Try(current.record, current.number + 1, alone=current.alone or died, isolate=isolate))
+            pause = time.monotonic() + self._backoff(current.number + 1)
+            self._again.append(_Try(current.record, current.number + 1, pause, alone=current.alone or died, isolate=isolate))
             return
         if not died:  # the bucket stays unreachable: the next slice would fail as well
             raise error
@@ -224,6 +241,28 @@ class SliceBatches:
         """Return the seconds before attempt `number`, spread so that many drivers do not come back at one moment."""
         longest = min(self.limits.backoff * 2 ** (number - 2), _LONGEST_BACKOFF_S)
         return random.uniform(longest / 2, longest)  # noqa: S311 - no secret
+
+
+class _Waves:
+    """Ends of waves.
+
+    Args:
+        limits: Of a wave.
+        after: Called when a wave is over and another slice is handed out.
+    """
+
+    def __init__(self, limits: SliceBatchLimits, after: Callable[[], None]) -> None:
+        self._limits = limits
+        self._after = after
+        self._slices = 0
+        self._ends = time.monotonic() + limits.seconds
+
+    def count(self) -> None:
+        """Count a slice that is about to be handed out."""
+        if self._slices and (self._slices >= self._limits.slices or time.monotonic() > self._ends):
+            self._after()
+            self._slices, self._ends = 0, time.monotonic() + self._limits.seconds
+        self._slices += 1
 
 
 def _since_done(attempts: list[SliceAttempt]) -> list[SliceAttempt]:
