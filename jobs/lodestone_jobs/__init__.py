@@ -1,1 +1,1 @@
-"""Ray Data hosts of Lodestone's bulk work; the work itself is in `lodestone`."""
+"""Ray hosts of Lodestone's bulk work; the work itself is in `lodestone`."""

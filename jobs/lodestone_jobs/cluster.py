@@ -38,7 +38,6 @@ _ENVIRONMENT: Final = {
     "RAY_ENABLE_AUTO_CONNECT": "0",  # otherwise a thread that still calls Ray after its shutdown starts another one
     "RAY_DEDUP_LOGS": "0",
     "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0",  # silences a warning about a default that will change
-    "RAY_DATA_DISABLE_PROGRESS_BARS": "1",
 }
 # Ray rewrites 127.0.0.1 to the address of a network card unless this is off (as it is outside Linux). With any other
 # address, of loopback too, its servers listen on every network card.
@@ -167,7 +166,7 @@ class LocalRay(RayHost):
 
         ray.init(
             address="local",
-            num_cpus=self._workers + 2,  # two for Ray Data's own tasks, which actors that hold every CPU would block
+            num_cpus=max(self._workers, 1),  # only counted: an actor asks for half of one
             include_dashboard=False,
             log_to_driver=False,
             logging_level=logging.ERROR,

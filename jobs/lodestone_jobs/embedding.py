@@ -1,43 +1,50 @@
-"""Executor that embeds an index run's slices with Ray Data, on this machine or on a cluster.
+"""Executor that embeds an index run's slices by actors on Ray, on this machine or on a cluster.
 
-Slices are sent in windows, each of which is one dataset (see pipeline.py). For a client outside a cluster, where Ray Data does
-not run, an actor inside the cluster runs it.
+See docs/adr/0014-own-actors.md.
 """
 
 from __future__ import annotations
 
-import pickle
 import threading
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from dataclasses import replace
-from itertools import islice
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 from lodestone.config.cluster import ClusterSettings
 from lodestone.errors import LodestoneError, RunFailedError
-from lodestone.indexing.tasks import EmbedSettings, SliceProgressCallback, SliceReceipt, SliceTask, ignore_progress
-from lodestone_jobs.attempts import ActorAttempts, Attempts, FolderAttempts
+from lodestone.indexing.embed.pipeline_limits import slices_in_flight
+from lodestone.indexing.tasks import (
+    Advance,
+    EmbedSettings,
+    SliceProgressCallback,
+    SliceReceipt,
+    SliceTask,
+    ignore_progress,
+)
+from lodestone_jobs.actor_pool import ActorPool
 from lodestone_jobs.cluster import JoinedRay, LocalRay, RayHost
-from lodestone_jobs.nodes import working_nodes
-from lodestone_jobs.pipeline import PipelineHost, Pools, Room, pools_for, receipts
+from lodestone_jobs.embed_actor import Event, PipelineFactory, load_pipeline
 from lodestone_jobs.quiet import stderr_of_libraries
+from lodestone_jobs.ray_actors import RayActors, last_line
+from lodestone_jobs.rooms import Bounds, Share
 
-WINDOW: Final = 400  # slices of one dataset: bounds the driver's memory; a dataset costs about two seconds
-_SLICES_AN_ACTOR: Final = 16  # lowest number per dataset, so that many actors do not wait for its end too often
-_ACTOR_CPUS: Final = 0.5  # a fraction, because actors that hold whole CPUs can starve Ray Data's own tasks
-_POLL_SECONDS: Final = 1.0
-_HOSTS: Final = 3  # actors that may run the pipeline of one dataset, one after the other
+_LOCAL_CPUS: Final = 0.5  # of an actor on this machine, whose CPUs Ray only counts
+_LOCAL_WAIT_S: Final = 120.0
+_STEP_SECONDS: Final = 0.5
+_HUNGRY_SECONDS: Final = 0.02  # longest wait while there is room for tasks that the driver is still making
 
 
-class RayDataExecutor:
-    """Embeds slices in parallel processes, as an `EmbedExecutor`.
+class RayExecutor:
+    """Embeds slices by actors that hold their models for the whole run, as an `EmbedExecutor`.
 
     Args:
         settings: Settings of the workers.
         workers: Number of workers at once, on this machine only.
         cluster: Settings of the cluster to use instead, where they have an address.
         joined: The connection to that cluster, if it is joined already; this executor does not close it.
+        load: Makes the pipeline of an actor.
     """
 
     def __init__(
@@ -47,16 +54,17 @@ class RayDataExecutor:
         *,
         cluster: ClusterSettings | None = None,
         joined: JoinedRay | None = None,
+        load: PipelineFactory = load_pipeline,
     ) -> None:
-        self._settings = settings
-        self._workers = workers
         self._cluster = cluster if cluster is not None and cluster.address else None
+        self._settings = settings if self._cluster is None else _node_settings(settings, self._cluster)
+        self._workers = workers
+        self._load = load
         self._ray: RayHost = LocalRay(workers=workers)
         if self._cluster is not None and self._cluster.address:
             self._ray = joined or JoinedRay(self._cluster.address)
         self._is_ours = joined is None
-        self._attempts: Attempts | None = None
-        self._inside: Any = None  # the actor of a `PipelineHost`
+        self._pool: ActorPool | None = None
         self._host: threading.Thread | None = None
         self._ready, self._done = threading.Event(), threading.Event()
         self._failure: BaseException | None = None
@@ -72,24 +80,21 @@ class RayDataExecutor:
         try:
             if self._is_ours:
                 self._ray.start()
-            import ray.data  # noqa: F401 - takes half a second, so it is imported in this thread
         except BaseException as error:  # noqa: BLE001 - raised again where it can be handled, by `run`
             self._failure = error
         self._ready.set()
         self._done.wait()
-        self._attempts = self._inside = None
         if self._is_ours:
             self._ray.stop()
 
     def run(
-        self,
-        tasks: Iterable[SliceTask],
-        report_progress: SliceProgressCallback = ignore_progress,  # noqa: ARG002 - receipts alone
+        self, tasks: Iterable[SliceTask], report_progress: SliceProgressCallback = ignore_progress
     ) -> Iterator[SliceReceipt]:
-        """Embed the slices, and yield a receipt for each, as `EmbedExecutor.run` does.
+        """Embed the slices, and yield a receipt for each, as `EmbedExecutor.run` does. Actors stay for the next call.
 
         Raises:
             RunFailedError: Ray cannot be started, or its workers failed.
+            ServiceUnavailableError: the cluster had no room for a worker for too long.
             ClusterLostError: the cluster is gone.
         """
         self.start()
@@ -100,75 +105,99 @@ class RayDataExecutor:
             raise RunFailedError(
                 f"Ray cannot be started: {self._failure}", hint="index in this process instead: --executor inline"
             ) from self._failure
-        messages = ((task.slice_id, pickle.dumps(task)) for task in tasks)
-        with stderr_of_libraries(self._ray.log):
-            while True:
-                pools = self._pools()  # nodes may join and leave, so the cluster is inspected for each dataset
-                window = dict(islice(messages, max(WINDOW, _SLICES_AN_ACTOR * pools.actors)))
-                if not window:
-                    return
-                yield from self._run(window, pools)
+        if self._pool is None:
+            self._pool = self._new_pool()
+        feeding = _Feeding(self._pool, iter(tasks))
+        feeding.feed()
+        try:
+            with stderr_of_libraries(self._ray.log):
+                for event in self._heard(feeding):
+                    feeding.feed()  # before a receipt is yielded, because recording it takes a while
+                    if isinstance(event, Advance):
+                        report_progress(event.slice_id, event.pictures)
+                    elif event is not None:
+                        yield event
+        finally:
+            if not feeding.is_done:
+                feeding.is_stopped, self._pool = True, None
 
     def close(self) -> None:
-        """Stop Ray, if it was started here."""
+        """Stop the actors, and Ray if it was started here."""
+        if self._pool is not None:
+            pool, self._pool = self._pool, None
+            with suppress(Exception):  # Ray may be gone, and the actors with it
+                pool.close()
         if self._host is not None:
             self._done.set()
             self._host.join()
             self._host = None
 
-    def _pools(self) -> Pools:
-        if self._cluster is None:
-            return Pools(self._workers, _ACTOR_CPUS)
-        resources = [node["Resources"] for node in self._ray.answered(working_nodes)]
-        return pools_for(self._cluster, [Room(resource.get("CPU", 0.0), resource.get("GPU", 0.0)) for resource in resources])
+    def _new_pool(self) -> ActorPool:
+        cluster = self._cluster
+        share = Share(_LOCAL_CPUS) if cluster is None else Share(cluster.cpus_per_actor, cluster.gpus_per_actor)
+        return ActorPool(
+            RayActors(self._settings, share, self._load),
+            Bounds(self._workers, self._workers) if cluster is None else Bounds.of(cluster),
+            slices=slices_in_flight(self._settings, on_gpu=None if cluster is None else share.gpus > 0),
+            patience=_LOCAL_WAIT_S if cluster is None else cluster.wait_s,
+        )
 
-    def _run(self, window: dict[str, bytes], pools: Pools) -> Iterator[SliceReceipt]:
+    def _heard(self, feeding: _Feeding) -> Iterator[Event | None]:
         from ray.exceptions import RayError
 
-        outside = isinstance(self._ray, JoinedRay) and self._ray.outside
-        source = self._from_inside(window, pools) if outside else self._from_here(window, pools)
         try:
-            for message in self._ray.heard(source):
-                receipt: SliceReceipt = pickle.loads(message)  # noqa: S301 - our worker's own
-                yield receipt
+            yield from self._ray.heard(feeding.events())
         except (RayError, ConnectionError) as error:
-            lines = [line for line in str(error).splitlines() if line.strip()]
             again = "run the same command again, with --executor inline if it fails again"
             raise RunFailedError(
-                f"embedding workers failed: {lines[-1].strip() if lines else type(error).__name__}",
+                f"embedding workers failed: {last_line(error)}",
                 hint=f"what is finished is kept; {again if self._cluster is None else '`lodestone index --resume` goes on'}",
             ) from error
 
-    def _from_here(self, window: dict[str, bytes], pools: Pools) -> Iterator[bytes]:
-        if self._attempts is None:
-            self._attempts = FolderAttempts(self._ray.folder) if self._cluster is None else ActorAttempts.start()
-        return receipts(list(window.values()), self._node_settings(pools), pools, self._attempts)
 
-    def _from_inside(self, window: dict[str, bytes], pools: Pools) -> Iterator[bytes]:
-        import ray
+class _Feeding:
+    """Tasks on their way to the pool: they are made in the driver's thread, and the pool lives in another.
 
-        remaining = dict(window)
-        for attempt in range(_HOSTS):
-            try:
-                if self._inside is None:
-                    self._inside = ray.remote(num_cpus=0)(PipelineHost).remote(self._node_settings(pools))
-                ray.get(self._inside.begin.remote(list(remaining.values()), pools))
-                last = False
-                while not last:
-                    messages, last = ray.get(self._inside.take.remote(_POLL_SECONDS))
-                    for message in messages:
-                        remaining.pop(pickle.loads(message).slice_id, None)  # noqa: S301 - our worker's own
-                        yield message
+    Args:
+        pool: Takes the tasks.
+        tasks: The tasks.
+    """
+
+    def __init__(self, pool: ActorPool, tasks: Iterator[SliceTask]) -> None:
+        self._pool = pool
+        self._tasks = tasks
+        self.is_over = False  # no task will come any more
+        self.is_done = False  # every event was yielded
+        self.is_stopped = False  # nobody waits for events any more
+
+    def feed(self) -> None:
+        """Give the pool as many tasks as it has room for. Belongs to the driver's thread."""
+        while not self.is_over and self._pool.wanted() > 0:
+            task = next(self._tasks, None)
+            if task is None:
+                self.is_over = True
                 return
-            except ray.exceptions.RayActorError:  # its node may be lost, so another actor takes the remaining slices
-                self._inside = None
-                if attempt == _HOSTS - 1:
-                    raise
+            self._pool.add(task)
 
-    def _node_settings(self, pools: Pools) -> EmbedSettings:
-        """Return the workers' settings, with the threads and the model cache of their nodes."""
-        if self._cluster is None:
-            return self._settings
-        threads = max(int(pools.cpus), 1)
-        models = Path(self._cluster.model_cache) if self._cluster.model_cache else self._settings.models
-        return replace(self._settings, models=models, model_threads=threads, decode_threads=threads)
+    def events(self) -> Iterator[Event | None]:
+        """Yield what the pool's slices tell, and None when there is room for tasks, until all are done.
+
+        When the driver has stopped, the actors are stopped too: what they work on is not wanted any more.
+        """
+        try:
+            while not self.is_stopped and not (self.is_over and self._pool.is_idle):
+                hungry = not self.is_over and self._pool.wanted() > 0
+                if hungry:
+                    yield None
+                yield from self._pool.step(_HUNGRY_SECONDS if hungry else _STEP_SECONDS)
+            self.is_done = not self.is_stopped
+        finally:
+            if not self.is_done:
+                self._pool.close()
+
+
+def _node_settings(settings: EmbedSettings, cluster: ClusterSettings) -> EmbedSettings:
+    """Return the workers' settings, with the threads and the model cache of their nodes."""
+    threads = max(int(cluster.cpus_per_actor), 1)
+    models = Path(cluster.model_cache) if cluster.model_cache else settings.models
+    return replace(settings, models=models, model_threads=threads, decode_threads=threads)

@@ -1,4 +1,4 @@
-"""Index run that uses all of this machine, or a cluster: the library's run, on Ray Data where that is faster."""
+"""Index run that uses all of this machine, or a cluster: the library's run, on Ray where that is faster."""
 
 from __future__ import annotations
 

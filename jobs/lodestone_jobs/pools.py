@@ -53,9 +53,9 @@ def ray_pool(runtime: Runtime, paths: Sequence[str] = ()) -> Iterator[RayPool]:
     joined = JoinedRay(cluster.address)
 
     def executor(settings: EmbedSettings, workers: int) -> EmbedExecutor:
-        from lodestone_jobs.embedding import RayDataExecutor
+        from lodestone_jobs.embedding import RayExecutor
 
-        return RayDataExecutor(settings, workers, cluster=cluster, joined=joined)
+        return RayExecutor(settings, workers, cluster=cluster, joined=joined)
 
     joined.start()
     try:
@@ -67,7 +67,7 @@ def ray_pool(runtime: Runtime, paths: Sequence[str] = ()) -> Iterator[RayPool]:
 
 
 def local_executor(settings: EmbedSettings, workers: int) -> EmbedExecutor:
-    """Return a `RayDataExecutor` with its own local Ray; Ray is imported when it starts."""
-    from lodestone_jobs.embedding import RayDataExecutor
+    """Return a `RayExecutor` with its own local Ray; Ray is imported when it starts."""
+    from lodestone_jobs.embedding import RayExecutor
 
-    return RayDataExecutor(settings, workers)
+    return RayExecutor(settings, workers)

@@ -27,7 +27,7 @@ from lodestone.config.home import Home
 PICTURES, SLICE = 40, 8
 CORPUS = "chaos"
 _RUN_SECONDS = 240.0
-_WORKER = "MapWorker"  # in the title of a Ray Data actor's process
+_WORKER = "EmbedActor"  # in the title of an actor's process
 _SETTINGS = """
 profile = "small"
 catalog_url = "{catalog}"
@@ -47,11 +47,8 @@ replication = 2
 timeout_s = 5
 [cluster]
 address = "{ray}"
-shape = "{shape}"
 actors = 2
-decoders = 2
 cpus_per_actor = 0.5
-cpus_per_decoder = 0.5
 """
 _DRIVER_ENVIRONMENT = {
     "OMP_NUM_THREADS": "1",
@@ -97,7 +94,6 @@ class ChaosCluster:
     ray: RayNodes
     photos: Path
     template: str  # name of a database with the corpus in it: its id is part of every picture's
-    shape: str = "fat"
 
     def new_home(self, name: str) -> Path:
         """A home of its own with an empty catalog, in which pictures get the ids that they get in every other."""
@@ -120,7 +116,6 @@ class ChaosCluster:
             urls=self.qdrant.urls,
             grpc_ports=self.qdrant.grpc_ports,
             ray=self.ray.address,
-            shape=self.shape,
         )
         (home / "lodestone.toml").write_text(text.replace("'", '"'))
 
@@ -177,9 +172,7 @@ class ChaosCluster:
 
 
 @contextmanager
-def chaos_cluster(
-    folder: Path, *, shape: str = "fat", qdrant: Path | None = None, postgres: Path | None = None
-) -> Iterator[ChaosCluster]:
+def chaos_cluster(folder: Path, *, qdrant: Path | None = None, postgres: Path | None = None) -> Iterator[ChaosCluster]:
     """All servers, started side by side; `qdrant` and `postgres` are where their binaries are, if that is known."""
     photos = folder / "photos"
     write_photos(photos, PICTURES)
@@ -204,4 +197,4 @@ def chaos_cluster(
         catalog = Catalog.open(template)
         catalog.ensure_corpus(CORPUS)
         catalog.close()
-        yield ChaosCluster(folder, database, store, ray, photos, template.rpartition("/")[2], shape)
+        yield ChaosCluster(folder, database, store, ray, photos, template.rpartition("/")[2])

@@ -258,12 +258,11 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.chaos.rounds", description=__doc__.splitlines()[0])
     parser.add_argument("--rounds", type=int, default=20)
     parser.add_argument("--seed", type=int, default=0, help="of the first round; the others count on")
-    parser.add_argument("--shape", choices=("fat", "split"), default="fat")
     parser.add_argument("--folder", type=Path, help="keep everything here")
     given = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="chaos-") as temporary:
         folder = given.folder or Path(temporary)
-        with chaos_cluster(folder, shape=given.shape) as cluster:
+        with chaos_cluster(folder) as cluster:
             return 1 if run_rounds(cluster, range(given.seed, given.seed + given.rounds)) else 0
 
 

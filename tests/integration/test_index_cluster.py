@@ -1,4 +1,4 @@
-"""The Ray executor on a cluster of several nodes: both shapes, a lost node, a new one, and nodes that cannot do the work."""
+"""The Ray executor on a cluster of several nodes: nodes that are lost and added, and nodes that cannot do the work."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from lodestone.files.opening import open_area
 from lodestone.sources.folders import hash_file
 from lodestone.indexing.embed.slice_embedder import EmbedSlice
 from lodestone.indexing.tasks import EmbedSettings, SliceRow, SliceTask
-from lodestone_jobs.embedding import RayDataExecutor
+from lodestone_jobs.embedding import RayExecutor
 
 options = json.loads(sys.argv[1])
 folder = Path(options["folder"])
@@ -42,7 +42,7 @@ paths = sorted((folder / "photos").iterdir())
 rows = [SliceRow(str(uuid5(seed, p.name)), hash_file(p), str(p), p.name, p.stat().st_size, 1) for p in paths]
 count = options["slices"]
 tasks = [SliceTask(str(uuid5(seed, str(n))), str(seed), f"{n:032d}", tuple(rows[n::count]), parts) for n in range(count)]
-executor = RayDataExecutor(settings, 1, cluster=ClusterSettings(**options["cluster"]))
+executor = RayExecutor(settings, 1, cluster=ClusterSettings(**options["cluster"]))
 answers = []
 try:
     for receipt in executor.run(iter(tasks)):
@@ -105,46 +105,31 @@ def _answers(driver: subprocess.Popen[str]) -> Any:
     return json.loads(_lines(driver)[-1])
 
 
-def test_both_shapes_give_the_same_vectors_and_decoding_stays_away_from_the_gpus(nodes: RayNodes, tmp_path: Path) -> None:
+def test_actors_with_shares_of_a_gpu_are_where_it_is_and_embed_what_one_process_embeds(nodes: RayNodes, tmp_path: Path) -> None:
     write_photos(tmp_path / "photos", 24)
     (tmp_path / "photos" / "broken.jpg").write_bytes(b"no picture")
-    shapes: dict[str, dict[str, Any]] = {
-        "fat": {"actors": 2},
-        "split": {"gpus_per_actor": 0.5, "decoders": 2, "cpus_per_decoder": 1},  # two actors share the only GPU
-    }
+    shares: dict[str, dict[str, Any]] = {"cpus": {"actors": 1}, "gpus": {"gpus_per_actor": 0.5, "actors": (1, 2)}}
     found, placed = {}, {}
-    for shape, cluster in shapes.items():
-        driver = _driver(tmp_path, nodes, shape, actors=True, cluster={"shape": shape, **cluster})
-        *_, told, last = _lines(driver)
+    for name, cluster in shares.items():
+        *_, told, last = _lines(_driver(tmp_path, nodes, name, actors=True, cluster=cluster))
         answers = json.loads(last)
         assert len(answers) == _SLICES
         assert not any(answer["error"] for answer in answers)
         assert sum(answer["embedded"] for answer in answers) == 24
         assert [uri for answer in answers for uri in answer["failures"]] == ["broken.jpg"]
-        found[shape] = {key: vector for answer in answers for key, vector in answer["vectors"].items()}
-        placed[shape] = json.loads(told)
-    assert len(found["fat"]) == 24
-    assert found["fat"] == found["split"]
-    assert _count(placed["fat"], "SliceWorker") == 2
-    assert [_count(placed["split"], kind) for kind in ("DecodeWorker", "PixelWorker")] == [2, 2]
-    decoders, models = (_places(placed["split"], kind) for kind in ("DecodeWorker", "PixelWorker"))
-    assert models
-    assert not decoders & models  # by Ray's own books nobody is both, and the models are where the GPU is
-    assert {node for node, _ in models} == set(placed["split"]["gpus"])
-    assert not any("DecodeWorker" in name and "PixelWorker" in name for name, _, _ in placed["split"]["actors"])
-
-
-def _count(placed: dict[str, Any], kind: str) -> int:
-    return sum(kind in name for name, _, _ in placed["actors"])
-
-
-def _places(placed: dict[str, Any], kind: str) -> set[tuple[str, int]]:
-    """Node and process of actors of a kind, as far as they were started."""
-    return {(node, pid) for name, node, pid in placed["actors"] if kind in name and pid}
+        found[name] = {key: vector for answer in answers for key, vector in answer["vectors"].items()}
+        placed[name] = json.loads(told)
+    assert len(found["cpus"]) == 24
+    assert found["cpus"] == found["gpus"]
+    assert len([name for name, _, _ in placed["cpus"]["actors"] if "EmbedActor" in name]) == 1
+    actors = {(node, pid) for name, node, pid in placed["gpus"]["actors"] if "EmbedActor" in name}
+    assert len(actors) == 2  # by Ray's own books both are on the only GPU
+    assert {node for node, _ in actors} == set(placed["gpus"]["gpus"])
 
 
 def test_a_lost_node_costs_nothing_and_a_new_one_works(nodes: RayNodes, tmp_path: Path) -> None:
     write_photos(tmp_path / "photos", 36)
+    undisturbed = {answer["slice"]: answer["vectors"] for answer in _answers(_driver(tmp_path, nodes, "calm", slices=12))}
     driver = _driver(tmp_path, nodes, "lost", wait=True, slices=12, cluster={"actors": 3})
     assert driver.stdout is not None
     assert driver.stdin is not None
@@ -157,7 +142,8 @@ def test_a_lost_node_costs_nothing_and_a_new_one_works(nodes: RayNodes, tmp_path
     assert sorted(answer["slice"] for answer in answers) == sorted({answer["slice"] for answer in answers})
     assert len(answers) == 12
     assert not any(answer["error"] for answer in answers)
-    assert sum(len(answer["vectors"]) for answer in answers) == 36
+    assert {answer["slice"]: answer["vectors"] for answer in answers} == undisturbed
+    assert sum(map(len, undisturbed.values())) == 36
 
 
 def test_an_address_where_nobody_answers_is_said_at_once(nodes: RayNodes, tmp_path: Path) -> None:
@@ -169,14 +155,25 @@ def test_an_address_where_nobody_answers_is_said_at_once(nodes: RayNodes, tmp_pa
     assert "cannot be joined" in answer["message"]
 
 
-def test_an_actor_that_fits_nowhere_is_refused(nodes: RayNodes, tmp_path: Path) -> None:
+def test_a_node_with_room_that_comes_late_is_waited_for(nodes: RayNodes, tmp_path: Path) -> None:
+    """As where a group of GPU nodes starts at zero: nothing fits at first."""
     write_photos(tmp_path / "photos", 6)
-    answer = _answers(_driver(tmp_path, nodes, "gpus", cluster={"gpus_per_actor": 4}))
-    assert answer["code"] == "bad_configuration"
-    assert "one asks for 0.5 CPUs and 4 GPUs" in answer["message"]
+    driver = _driver(tmp_path, nodes, "late", slices=2, cluster={"gpus_per_actor": 2})
+    with pytest.raises(subprocess.TimeoutExpired):
+        driver.wait(10)
+    nodes.add(cpus=1, gpus=2)
+    answers = _answers(driver)
+    assert sum(len(answer["vectors"]) for answer in answers) == 6
 
 
-def test_a_driver_outside_the_cluster_works_through_one_inside(nodes: RayNodes, tmp_path: Path) -> None:
+def test_an_actor_that_fits_nowhere_is_refused_after_the_time_that_the_settings_give(nodes: RayNodes, tmp_path: Path) -> None:
+    write_photos(tmp_path / "photos", 6)
+    answer = _answers(_driver(tmp_path, nodes, "gpus", cluster={"gpus_per_actor": 4, "wait_s": 4}))
+    assert answer["code"] == "service_unavailable"
+    assert "no node has room for an embedding worker (one asks for 0.5 CPUs and 4 GPUs" in answer["message"]
+
+
+def test_a_driver_outside_the_cluster_drives_the_actors_itself(nodes: RayNodes, tmp_path: Path) -> None:
     write_photos(tmp_path / "photos", 6)
     with nodes.client_server() as address:
         answers = _answers(_driver(tmp_path, nodes, "outside", slices=2, cluster={"address": address, "actors": 1}))
@@ -196,7 +193,7 @@ def test_a_home_for_one_machine_is_refused_before_anything_is_read(nodes: RayNod
         env={**os.environ, **nodes.environment},
     )
     assert (done.returncode, "bad_configuration" in done.stderr) == (4, True), done.stderr
-    assert "cluster of 3 nodes: its catalog is an SQLite file" in done.stderr
+    assert " nodes: its catalog is an SQLite file" in done.stderr
     assert "its store is embedded" in done.stderr
     assert not list((tmp_path / "home").rglob("*.sqlite"))
     assert not list((tmp_path / "home").rglob("probe-*"))

@@ -1,10 +1,11 @@
-"""Indexing on Ray Data gives what indexing in this process gives, and survives the death of workers."""
+"""Indexing by actors on Ray gives what indexing in this process gives, and survives the death of workers."""
 
 from __future__ import annotations
 
 import contextlib
 import os
 import pickle
+import queue
 import signal
 import subprocess
 import sys
@@ -20,11 +21,14 @@ from tests.support.home import image_ids, open_runtime, vectors_of
 from tests.support.models import model_context
 from tests.support.pictures import write_bad_files, write_photos
 
-from lodestone.errors import ConfigurationError, OutOfSpaceError, WorkerDiedError
+from lodestone.errors import ConfigurationError, ModelUnavailableError, OutOfSpaceError
 from lodestone.files.area import FileArea
 from lodestone.files.opening import open_area
-from lodestone.indexing.tasks import EmbedSettings, SliceRow, SliceTask
+from lodestone.indexing.embed.slice_pipeline import SlicePipeline
+from lodestone.indexing.tasks import EmbedSettings, SliceReceipt, SliceRow, SliceTask
 from lodestone.sources.folders import hash_file
+from lodestone_jobs.embed_actor import EmbedActor, load_pipeline
+from lodestone_jobs.embedding import RayExecutor
 from lodestone_jobs.index import run_index
 
 pytestmark = pytest.mark.ray
@@ -58,7 +62,7 @@ def test_a_worker_that_dies_costs_nothing(ray_cluster: None, tmp_path: Path) -> 
         while not stop.is_set() and not killed:
             for process in psutil.Process().children(recursive=True):
                 with contextlib.suppress(psutil.Error):
-                    if "MapWorker" in " ".join(process.cmdline()) and any(tmp_path.rglob("*.parquet")):
+                    if "EmbedActor" in " ".join(process.cmdline()) and any(tmp_path.rglob("*.parquet")):
                         os.kill(process.pid, signal.SIGKILL)
                         killed.append(process.pid)
                         return
@@ -95,8 +99,6 @@ def test_what_ends_the_work_in_a_worker_ends_the_run_with_its_own_error(ray_clus
 def test_a_worker_without_space_keeps_what_it_finished(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     from lodestone.embeddings import slices
     from lodestone.indexing.embed import slice_files
-    from lodestone_jobs.attempts import FolderAttempts
-    from lodestone_jobs.workers import SliceWorker
 
     paths = write_photos(tmp_path / "photos", 3)
     rows = tuple(SliceRow(str(uuid4()), hash_file(path), str(path), path.name, path.stat().st_size, 1) for path in paths)
@@ -107,8 +109,9 @@ def test_a_worker_without_space_keeps_what_it_finished(tmp_path: Path, monkeypat
         embeddings=open_area(tmp_path / "embeddings"),
         thumbnails=open_area(tmp_path / "thumbnails"),
     )
-    worker = SliceWorker(settings, FolderAttempts(tmp_path))
-    task = SliceTask(str(uuid4()), str(uuid4()), "f" * 32, rows, worker.parts.names())
+    pipeline = load_pipeline(settings)
+    worker = EmbedActor(settings, lambda _: pipeline)
+    task = SliceTask(str(uuid4()), str(uuid4()), "f" * 32, rows, pipeline.parts.names())
     write = slices.write_part
 
     def full(root: FileArea, corpus_id: str, fingerprint: str, part: str, table: object) -> object:
@@ -117,24 +120,63 @@ def test_a_worker_without_space_keeps_what_it_finished(tmp_path: Path, monkeypat
         return write(root, corpus_id, fingerprint, part, table)
 
     monkeypatch.setattr(slice_files, "write_part", full)
-    receipt = pickle.loads(worker({"message": [pickle.dumps(task)]})["message"][0])
+    worker.give(pickle.dumps([task]))
+    receipt = receipt_of(worker)
     assert isinstance(receipt.error, OutOfSpaceError)
     assert [written.part.split("-")[1] for written in receipt.receipts] == ["lite0"]
+    pipeline.close()
 
 
-def test_a_slice_that_kills_its_workers_is_given_up(tmp_path: Path) -> None:
-    """Ray starts dead workers again for ever; the count on disk is what ends it."""
-    from lodestone_jobs.attempts import FolderAttempts
-    from lodestone_jobs.workers import SliceWorker
+def receipt_of(worker: EmbedActor) -> SliceReceipt:
+    """What it sends about its only slice in the end."""
+    while True:
+        for event in pickle.loads(worker.take(60.0)):
+            if isinstance(event, SliceReceipt):
+                return event
 
-    row = SliceRow(str(uuid4()), "0" * 64, "/nowhere.jpg", "nowhere.jpg", 1, 1)
-    settings = EmbedSettings((), "minilm", model_context().cache.root, open_area(tmp_path / "e"), open_area(tmp_path / "t"))
-    worker = SliceWorker(settings, FolderAttempts(tmp_path))
-    task = SliceTask(str(uuid4()), str(uuid4()), "f" * 32, (row,), ("meta",))
-    (tmp_path / f"{task.slice_id}.begun").write_bytes(b"..")
-    receipt = pickle.loads(worker({"message": [pickle.dumps(task)]})["message"][0])
-    assert isinstance(receipt.error, WorkerDiedError)
-    assert "nowhere.jpg" in receipt.error.message
+
+def test_models_that_cannot_be_loaded_are_told_with_every_receipt(tmp_path: Path) -> None:
+    settings = EmbedSettings((), "minilm", tmp_path, open_area(tmp_path / "e"), open_area(tmp_path / "t"))
+
+    def broken(_: EmbedSettings) -> SlicePipeline:
+        raise ModelUnavailableError("no such model", hint="fetch it", model="lite9")
+
+    worker = EmbedActor(settings, broken)
+    worker.give(pickle.dumps([SliceTask("slice", str(uuid4()), "f" * 32, (), ("meta",))]))
+    receipt = receipt_of(worker)
+    assert (receipt.slice_id, type(receipt.error)) == ("slice", ModelUnavailableError)
+
+
+class CountedPipeline:
+    """A pipeline without models that finishes every slice at once; a line in a file for each that is made."""
+
+    def __init__(self, settings: EmbedSettings) -> None:
+        with (settings.models / "made").open("a") as file:
+            file.write(f"{os.getpid()}\n")
+
+    def flow(self) -> contextlib.AbstractContextManager[CountedPipeline]:
+        self._done: queue.SimpleQueue[SliceReceipt] = queue.SimpleQueue()
+        return contextlib.nullcontext(self)
+
+    def admit(self, task: SliceTask) -> None:
+        self._done.put(SliceReceipt(task.slice_id, ()))
+
+    def take(self) -> SliceReceipt:
+        return self._done.get()
+
+
+def test_models_are_loaded_once_an_actor_in_a_run_of_two_thousand_slices(ray_cluster: None, tmp_path: Path) -> None:
+    settings = EmbedSettings((), "minilm", tmp_path, open_area(tmp_path / "e"), open_area(tmp_path / "t"))
+    executor = RayExecutor(settings, 2, load=CountedPipeline)  # type: ignore[arg-type]
+    names = [str(number) for number in range(2000)]
+    try:
+        for part in (names[:1500], names[1500:]):  # as two calls, which a run makes when slices failed
+            tasks = (SliceTask(name, "corpus", "f" * 32, (), ("meta",)) for name in part)
+            assert sorted(receipt.slice_id for receipt in executor.run(tasks)) == sorted(part)
+    finally:
+        executor.close()
+    made = (tmp_path / "made").read_text().split()
+    assert len(made) == len(set(made)) == 2
 
 
 @pytest.mark.slow

@@ -51,12 +51,6 @@ def index(
             show_default=False,
         ),
     ] = None,
-    shape: Annotated[
-        str | None,
-        typer.Option(
-            "--shape", help="fat, or split: decode apart from the models.", rich_help_panel=_CLUSTER, show_default=False
-        ),
-    ] = None,
     actors: Annotated[
         int | None,
         typer.Option(
@@ -79,7 +73,6 @@ def index(
     """Index pictures. Run it again at any time: only what is new or changed is read, and what was cut short goes on."""
     cluster = {
         "address": address,
-        "shape": shape,
         "actors": actors,
         "gpus_per_actor": gpus_per_actor,
         "cpus_per_actor": cpus_per_actor,

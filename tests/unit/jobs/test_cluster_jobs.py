@@ -1,22 +1,18 @@
-"""What may be spread over nodes, how many actors fit, and pixels that cross from decoders to models unchanged."""
+"""What may be spread over nodes, how many actors fit, and which clusters and settings are refused."""
 
 from __future__ import annotations
 
 import os
-import pickle
 import signal
 import socket
 import subprocess
 import sys
 from contextlib import nullcontext
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
-import numpy as np
 import pytest
 from pydantic import ValidationError
-from ray import exceptions as ray_exceptions
 
 from lodestone import __version__
 from lodestone.config.cluster import ClusterSettings
@@ -24,15 +20,9 @@ from lodestone.config.placement import check_placement
 from lodestone.config.settings import Settings, StoreSettings
 from lodestone.errors import ConfigurationError, ServiceUnavailableError
 from lodestone.files.opening import open_area
-from lodestone.imaging.metadata import PhotoMetadata
-from lodestone.indexing.embed.picture_inputs import PreparedPicture
-from lodestone.indexing.tasks import EmbedSettings, RowFailure, SliceReceipt, SliceRow, SliceTask
 from lodestone_jobs import nodes
-from lodestone_jobs.attempts import FolderAttempts
 from lodestone_jobs.cluster import JoinedRay, LocalRay
-from lodestone_jobs.embedding import RayDataExecutor
-from lodestone_jobs.pipeline import Pools, Room, pools_for
-from lodestone_jobs.split import join, part
+from lodestone_jobs.rooms import Bounds, Room, Share, room_of
 
 
 def settings(home: Path, *, catalog: str | None = None, store: str = "edge") -> Settings:
@@ -71,87 +61,36 @@ def test_addresses_and_shares_of_gpus() -> None:
 
 
 def test_as_many_actors_as_fit() -> None:
-    assert pools_for(ClusterSettings(), [Room(6)]) == Pools(5, 1.0)
-    assert pools_for(ClusterSettings(gpus_per_actor=0.5), [Room(64, 4)]) == Pools(8, 1.0, 0.5)
-    split = pools_for(ClusterSettings(shape="split", gpus_per_actor=0.5), [Room(32), Room(32, 4)])
-    assert split == Pools(8, 1.0, 0.5, decoders=55, decoder_cpus=1.0)  # one CPU is left for Ray Data's own tasks
-    assert pools_for(ClusterSettings(actors=3), [Room(6)]).actors == 3
-    tight = pools_for(ClusterSettings(shape="split"), [Room(2)])
-    assert (tight.actors, tight.decoders) == (1, 1)
-
-
-@pytest.mark.parametrize(
-    ("asked", "has"),
-    [({"gpus_per_actor": 1.0}, (8.0, 0.0)), ({"cpus_per_actor": 4.0}, (2.0, 0.0)), ({"shape": "split"}, (1.0, 0.0))],
-)
-def test_an_actor_that_fits_nowhere_is_refused(asked: dict[str, Any], has: tuple[float, float]) -> None:
-    with pytest.raises(ConfigurationError, match=f"it has {has[0]:g} CPUs and {has[1]:g} GPUs"):
-        pools_for(ClusterSettings(**asked), [Room(*has)])
+    assert room_of([Room(6)], Share(1)) == 6
+    assert room_of([Room(64, 4)], Share(1, 0.5)) == 8
+    assert room_of([Room(1), Room(0.9)], Share(0.1)) == 19
 
 
 def test_an_actor_must_fit_one_node() -> None:
-    with pytest.raises(ConfigurationError, match="its largest node 2 and 0; one asks for 4 CPUs"):  # it would wait for ever
-        pools_for(ClusterSettings(cpus_per_actor=4), [Room(2), Room(2), Room(2)])
-    with pytest.raises(ConfigurationError, match="one asks for 1 CPUs and 2 GPUs"):
-        pools_for(ClusterSettings(gpus_per_actor=2), [Room(8, 1), Room(8, 1)])
-    assert pools_for(ClusterSettings(cpus_per_actor=3), [Room(4), Room(4), Room(4)]).actors == 3
-    assert pools_for(ClusterSettings(gpus_per_actor=0.4), [Room(8, 1), Room(8, 1)]).actors == 4  # two on each GPU
+    assert room_of([Room(2), Room(2), Room(2)], Share(4)) == 0
+    assert room_of([Room(8, 1), Room(8, 1)], Share(1, 2)) == 0
+    assert room_of([Room(4), Room(4), Room(4)], Share(3)) == 3
+    assert room_of([Room(8, 1), Room(8, 1)], Share(1, 0.4)) == 4  # two on each GPU
+    assert room_of([Room(8, 4)], Share(1, 2)) == 2
 
 
-def prepared(names: tuple[str, ...], *, side: int = 4) -> tuple[SliceTask, list[PreparedPicture | RowFailure]]:
-    draw = np.random.default_rng(7)
-    rows = tuple(SliceRow(f"id-{n}", "0" * 64, f"/{n}.jpg", f"{n}.jpg", 1, 1) for n in range(3))
-    made: list[PreparedPicture | RowFailure] = [
-        PreparedPicture(
-            row=row,
-            inputs={name: draw.integers(0, 255, (side, side, 3), dtype=np.uint8) for name in names},
-            width=10,
-            height=20,
-            format="JPEG",
-            metadata=PhotoMetadata(),
-            captions=(("sidecar", "words"),),
-        )
-        for row in rows[:2]
-    ]
-    made.append(RowFailure("id-2", "2.jpg", "truncated", "it ends"))
-    return SliceTask("slice", "corpus", "f" * 32, rows, ("meta",)), made
+def test_bounds_of_the_number_of_actors() -> None:
+    fitting, fixed, between = (Bounds.of(ClusterSettings(actors=actors)) for actors in (0, 3, (2, 8)))
+    assert [fitting.wanted(room) for room in (0, 1, 6)] == [1, 1, 6]
+    assert [fixed.wanted(room) for room in (0, 6)] == [3, 3]
+    assert [between.wanted(room) for room in (0, 6, 20)] == [8, 8, 8]  # what has no room yet is asked for
 
 
-def test_pixels_cross_from_decoder_to_model_as_one_row_and_unchanged() -> None:
-    task, made = prepared(("small", "large"))
-    handed, pixels = join(task, made)
-    assert (str(pixels.dtype), pixels.ndim, pixels.nbytes) == ("uint8", 1, 2 * 2 * 4 * 4 * 3)
-    assert handed.prepared is not None
-    assert all(not one.inputs for one in handed.prepared if isinstance(one, PreparedPicture))  # else they would travel twice
-    again = part(handed, pixels)
-    assert again is not None
-    assert again[2] == made[2]
-    for one, other in zip(again[:2], made[:2], strict=True):
-        assert isinstance(one, PreparedPicture)
-        assert isinstance(other, PreparedPicture)
-        assert (one.row, one.captions, one.width) == (other.row, other.captions, other.width)
-        assert all(np.array_equal(one.inputs[name], other.inputs[name]) for name in ("small", "large"))
+@pytest.mark.parametrize("actors", [-1, (0, 2), (3, 2), (1, 10_001)])
+def test_bounds_that_are_none_are_refused(actors: Any) -> None:
+    with pytest.raises(ValidationError, match="least, most"):
+        ClusterSettings(actors=actors)
 
 
-def test_a_slice_whose_pixels_are_too_many_for_a_block_is_read_where_it_is_embedded() -> None:
-    task, made = prepared(("small",))
-    handed, pixels = join(task, made, most=2 * 4 * 4 * 3)
-    assert handed.prepared is None
-    assert part(handed, pixels) is None
-    assert pixels.nbytes == 1
-
-
-def test_a_slice_without_a_good_picture_crosses_too() -> None:
-    task, made = prepared(("small",))
-    handed, pixels = join(task, made[2:])
-    assert part(handed, pixels) == made[2:]
-
-
-def test_attempts_are_counted_over_the_deaths_of_who_counts(tmp_path: Path) -> None:
-    assert FolderAttempts(tmp_path).begin("slice") == 1
-    assert FolderAttempts(tmp_path).begin("slice") == 2
-    FolderAttempts(tmp_path).end("slice")
-    assert FolderAttempts(tmp_path).begin("slice") == 1
+@pytest.mark.parametrize("old", [{"shape": "fat"}, {"decoders": 4}, {"cpus_per_decoder": 0.5}])
+def test_settings_of_separate_decoders_are_refused_with_what_to_do(old: dict[str, Any]) -> None:
+    with pytest.raises(ValidationError, match=f"cluster.{next(iter(old))} is no setting any more: .*remove it"):
+        ClusterSettings(**old)
 
 
 @pytest.fixture
@@ -334,54 +273,3 @@ def test_a_thread_that_asks_ray_when_it_was_let_go_of_starts_no_other(tmp_path: 
     nowhere.pop("RAY_ENABLE_AUTO_CONNECT", None)
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, env=nowhere, timeout=60, check=False)
     assert "Ray has not been started yet" in done.stdout, done.stderr
-
-
-class FakeHosts:
-    """Stands for Ray: actors that give one receipt for each task, but the first of which dies after one."""
-
-    def __init__(self, deaths: int) -> None:
-        self.begun: list[int] = []
-        self._deaths = deaths
-        self._waiting: list[bytes] = []
-        self.begin = SimpleNamespace(remote=lambda messages, _: lambda: self._begin(messages))
-        self.take = SimpleNamespace(remote=lambda _: self._take)
-
-    def remote(self, **_: object) -> Any:
-        return lambda _: SimpleNamespace(remote=lambda _: self)
-
-    def get(self, asked: Any) -> Any:
-        return asked()
-
-    def _begin(self, messages: list[bytes]) -> None:
-        self.begun.append(len(messages))
-        self._waiting = list(messages)
-
-    def _take(self) -> tuple[list[bytes], bool]:
-        if self._deaths and len(self._waiting) < self.begun[-1]:
-            self._deaths -= 1
-            raise ray_exceptions.RayActorError
-        task: SliceTask = pickle.loads(self._waiting.pop())
-        return [pickle.dumps(SliceReceipt(task.slice_id, ()))], not self._waiting
-
-
-@pytest.mark.parametrize("deaths", [0, 1, 2, 3])
-def test_when_the_actor_that_runs_a_clients_pipeline_dies_another_does_what_is_left(
-    deaths: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    import ray
-
-    hosts = FakeHosts(deaths)
-    monkeypatch.setattr(ray, "remote", hosts.remote)
-    monkeypatch.setattr(ray, "get", hosts.get)
-    area = open_area(Path("nowhere"))
-    settings = EmbedSettings((), "minilm", Path("models"), area, area)
-    executor = RayDataExecutor(settings, 1, cluster=ClusterSettings(address="ray://head:10001"))
-    tasks = {str(n): pickle.dumps(SliceTask(str(n), "corpus", "f", (), ())) for n in range(5)}
-    source = executor._from_inside(tasks, Pools(1, 1.0))
-    if deaths > 2:
-        with pytest.raises(ray_exceptions.RayActorError):
-            list(source)
-        return
-    answers = [pickle.loads(message).slice_id for message in source]
-    assert sorted(answers) == list(tasks)  # each once
-    assert hosts.begun == [5, 4, 3][: deaths + 1]

@@ -82,9 +82,16 @@ class PipelineLimits:
         )
 
 
-def slices_in_flight(settings: EmbedSettings) -> int:
-    """Return how many slices one worker on this machine has in flight."""
-    return settings.slices_in_flight or (_GPU_SLICES if gpus() else _CPU_SLICES)
+def slices_in_flight(settings: EmbedSettings, *, on_gpu: bool | None = None) -> int:
+    """Return how many slices one worker has in flight.
+
+    Args:
+        settings: Its settings.
+        on_gpu: Whether it has a GPU; None for what this machine has.
+    """
+    if on_gpu is None:
+        on_gpu = gpus() > 0
+    return settings.slices_in_flight or (_GPU_SLICES if on_gpu else _CPU_SLICES)
 
 
 def input_bytes(backbone: Backbone) -> int:
