@@ -55,7 +55,7 @@ class IndexSettings(_Section):
     )
     workers: int = Field(0, ge=0, le=1024, description="Embedding workers; 0 for one a core.")
     executor: Literal["auto", "inline", "processes", "ray"] = Field(
-        "auto", description="auto: processes from two slices on; with GPUs Ray Data."
+        "auto", description="auto: processes from two slices on; with a cluster, Ray."
     )
     attempts: int = Field(4, ge=1, le=100, description="Tries of a slice in one run.")
     backoff_s: float = Field(1.0, ge=0, le=600, description="Seconds before a slice is tried again; doubled each time.")
