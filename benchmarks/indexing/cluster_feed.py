@@ -1,0 +1,271 @@
+"""How busy eight fast GPUs are kept by one driver: actors on a local Ray, each with a pretended GPU.
+
+Everything between the catalog and the GPU's pass is real: slices and pictures of a catalog (SQLite), attempts, tasks, the pool
+of actors, Ray, receipts, `meta` files and the recording of every picture. Two things are pretended in two ways:
+
+- `timed`: an actor finishes its slices at the rate of its GPU, one after the other, writes their `meta` files and does nothing
+  else. The figure is what the driver, the pool and Ray can keep up with, since actors share the cores with them here.
+- `pipeline`: actors run the real pipeline over a pretended bucket, GPU and decoder (see feed.py), at a lower rate, because its
+  Python needs about a third of a millisecond of a core for each picture.
+
+The busy share is the rate of recorded pictures, divided by that of all GPUs. It is taken over the middle eight tenths of the
+receipts, when all actors are there. The driver's processor time tells at what rate one core of it would be the limit.
+
+    python -m benchmarks.cluster_feed
+"""
+
+from __future__ import annotations
+
+import argparse
+import queue
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Iterable, Iterator
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass, replace
+from itertools import islice
+from pathlib import Path
+
+from benchmarks.harness import Benchmark, Figure, Report
+from benchmarks.indexing.feed import Bucket, Latency, NoTexts, PretendedArea, PretendedGpu, PretendedReader, PretendedStages
+from lodestone.catalog.catalog import Catalog
+from lodestone.catalog.identity import mint_image_id
+from lodestone.catalog.records import ImageRecord, ImageState, Receipt
+from lodestone.embeddings.slices import write_part
+from lodestone.embeddings.tables import meta_table
+from lodestone.files.opening import open_area
+from lodestone.files.tokens import hash_bytes
+from lodestone.indexing.embed.pipeline_limits import PipelineLimits
+from lodestone.indexing.embed.slice_batches import SliceBatches, SliceBatchLimits
+from lodestone.indexing.embed.slice_pipeline import SlicePipeline
+from lodestone.indexing.embed.slicing import plan_slices
+from lodestone.indexing.heartbeat import Heartbeat
+from lodestone.indexing.progress import silent
+from lodestone.indexing.tasks import (
+    META_PART,
+    EmbedSettings,
+    SliceParts,
+    SliceProgressCallback,
+    SliceReceipt,
+    SliceTask,
+    ignore_progress,
+    this_worker,
+)
+from lodestone_jobs.embedding import RayExecutor
+
+TIMED, PIPELINE = "slices by the clock", "the real pipeline"
+_SLICE = 256
+_BATCH = 5_000
+_PICTURE = bytes(64)
+_READ_S, _DECODE_S, _DECODERS, _READS = 0.01, 0.002, 8, 64
+
+
+@dataclass(frozen=True, slots=True)
+class LoadPipeline:
+    """Makes the real pipeline with a pretended GPU of so many images a second."""
+
+    rate: float
+    side: int
+
+    def __call__(self, settings: EmbedSettings) -> SlicePipeline:
+        """Return the pipeline."""
+        bucket = Bucket(Latency(_READ_S, 0.0, 1e9, 10_000))
+        settings = replace(settings, thumbnails=PretendedArea(bucket))
+        gpu = PretendedGpu(self.rate, self.side)
+        stages = PretendedStages(settings, gpu, PretendedReader(bucket, _PICTURE), _DECODE_S)
+        limits = PipelineLimits(slices=16, batch_size=256, remote_reads=_READS, decoders=_DECODERS, writers=4)
+        return SlicePipeline(settings, stages=stages, limits=limits)
+
+
+@dataclass(frozen=True, slots=True)
+class LoadTimed:
+    """Makes a `TimedPipeline` of so many images a second."""
+
+    rate: float
+
+    def __call__(self, settings: EmbedSettings) -> TimedPipeline:
+        """Return the pipeline."""
+        return TimedPipeline(settings, self.rate)
+
+
+class TimedPipeline:
+    """Stands for a pipeline and its only flow: one slice after the other takes as long as the GPU would need.
+
+    Args:
+        settings: Area of the files.
+        rate: Images a second.
+    """
+
+    def __init__(self, settings: EmbedSettings, rate: float) -> None:
+        self._settings = settings
+        self._rate = rate
+        self._tasks: queue.SimpleQueue[SliceTask] = queue.SimpleQueue()
+        self._done: queue.SimpleQueue[SliceReceipt] = queue.SimpleQueue()
+        threading.Thread(target=self._work, daemon=True).start()
+
+    def flow(self) -> AbstractContextManager[TimedPipeline]:
+        """Return itself."""
+        return nullcontext(self)
+
+    def admit(self, task: SliceTask) -> None:
+        """Take a task."""
+        self._tasks.put(task)
+
+    def take(self) -> SliceReceipt:
+        """Return the next receipt."""
+        return self._done.get()
+
+    def _work(self) -> None:
+        free = time.perf_counter()
+        while True:
+            task = self._tasks.get()
+            free = max(free, time.perf_counter()) + len(task.rows) / self._rate
+            receipt = self._receipt(task)
+            time.sleep(max(free - time.perf_counter(), 0.0))
+            self._done.put(receipt)
+
+    def _receipt(self, task: SliceTask) -> SliceReceipt:
+        rows = [
+            {"image_id": row.image_id, "uri": row.uri, "hash": row.hash, "size": row.size, "mtime_ns": row.mtime_ns}
+            | {"width": 500, "height": 375, "format": "JPEG"}
+            for row in task.rows
+        ]
+        meta = write_part(self._settings.embeddings, task.corpus_id, task.fingerprint, META_PART, meta_table(rows))
+        receipts = [Receipt(task.slice_id, part, meta.path, meta.rows, meta.size, meta.checksum, 0.0) for part in task.parts]
+        return SliceReceipt(task.slice_id, tuple(receipts), embedded=len(rows), worker=this_worker())
+
+
+class Watched:
+    """An executor that notes when each receipt was taken, and the driver's processor time by then.
+
+    Args:
+        executor: The executor.
+    """
+
+    def __init__(self, executor: RayExecutor) -> None:
+        self._executor = executor
+        self.taken: list[tuple[float, float]] = []
+
+    def start(self) -> None:
+        """Start the executor."""
+        self._executor.start()
+
+    def run(
+        self, tasks: Iterable[SliceTask], report_progress: SliceProgressCallback = ignore_progress
+    ) -> Iterator[SliceReceipt]:
+        """Pass the executor's receipts on.
+
+        Raises:
+            SystemExit: a slice failed.
+        """
+        for receipt in self._executor.run(tasks, report_progress):
+            if receipt.error is not None:
+                raise SystemExit(f"a slice failed: {receipt.error}")
+            yield receipt
+            self.taken.append((time.perf_counter(), time.process_time()))
+
+    def close(self) -> None:
+        """Close the executor."""
+        self._executor.close()
+
+    def middle(self) -> tuple[float, float]:
+        """Return pictures a second, and the driver's processor seconds a picture, without the first and last tenths."""
+        tenth = len(self.taken) // 10
+        (began, began_cpu), (ended, ended_cpu) = self.taken[tenth], self.taken[-tenth - 1]
+        pictures = (len(self.taken) - 2 * tenth - 1) * _SLICE
+        return pictures / (ended - began), (ended_cpu - began_cpu) / pictures
+
+
+def fill(catalog: Catalog, corpus_id: str, pictures: int) -> None:
+    """Write pictures of a bucket that wait to be embedded, in slices."""
+    root = catalog.ensure_root(corpus_id, "s3://bucket/pictures")
+    token = hash_bytes(_PICTURE)
+    uris = (f"{number // 1000:06d}/{number:09d}.jpg" for number in range(pictures))
+    while batch := list(islice(uris, _BATCH)):
+        catalog.add_images(
+            [
+                ImageRecord(
+                    image_id=mint_image_id(corpus_id, root.name, uri),
+                    corpus_id=corpus_id,
+                    root_id=root.root_id,
+                    uri=uri,
+                    hash=token,
+                    size=len(_PICTURE),
+                    mtime_ns=1,
+                    state=ImageState.PENDING,
+                )
+                for uri in batch
+            ]
+        )
+
+
+def run_once(load: LoadPipeline | LoadTimed, actors: int, pictures: int) -> Watched:
+    """Embed so many pretended pictures, and return what was watched."""
+    with tempfile.TemporaryDirectory(prefix="lodestone-benchmark-") as scratch:
+        embeddings = open_area(Path(scratch) / "embeddings")
+        settings = EmbedSettings((), "", Path(scratch), embeddings, open_area(Path(scratch) / "thumbnails"))
+        parts = SliceParts.of([PretendedGpu(1.0, 1)], NoTexts())
+        with Catalog.open(Path(scratch) / "catalog.sqlite") as catalog:
+            corpus = catalog.ensure_corpus("pretended")
+            fill(catalog, corpus.corpus_id, pictures)
+            run = catalog.start_run("index", corpus.corpus_id)
+            plan_slices(catalog, corpus.corpus_id, size=_SLICE, workers=1, again=(), run_id=run.run_id)
+            watched = Watched(RayExecutor(settings, actors, load=load))  # type: ignore[arg-type]
+            limits = SliceBatchLimits()
+            with Heartbeat(catalog, run.run_id) as heartbeat:
+                batches = SliceBatches(catalog, embeddings, corpus.corpus_id, run.run_id, parts, heartbeat, silent, limits)
+                try:
+                    batches.run(watched, rows=pictures, after_wave=lambda: None)
+                finally:
+                    watched.close()
+        return watched
+
+
+def measure(options: argparse.Namespace, report: Report) -> None:
+    """Measure both cases."""
+    cases = {
+        TIMED: (LoadTimed(options.rate), options.rate, options.pictures),
+        PIPELINE: (LoadPipeline(options.pipeline_rate, options.side), options.pipeline_rate, options.pipeline_pictures),
+    }
+    for case, (load, rate, pictures) in cases.items():
+        if not pictures:
+            continue
+        rates, costs = [], []
+        for _ in range(options.rounds):
+            found, cost = run_once(load, options.actors, pictures).middle()
+            rates.append(found)
+            costs.append(1000 * cost)
+            goal = options.actors * rate
+            report.progress(f"{case}: {found:,.0f} of {goal:,.0f} images/s; the driver takes {1000 * cost:.4f} ms a picture")
+        report.record("images a second", rates, case=case)
+        report.record("GPUs busy", [found / (options.actors * rate) for found in rates], case=case)
+        report.record("driver's processor time a picture", costs, case=case)
+
+
+def add_options(parser: argparse.ArgumentParser) -> None:
+    """Declare the options of the command line."""
+    parser.add_argument("--actors", type=int, default=8)
+    parser.add_argument("--pictures", type=int, default=102_400, help="by the clock; 0 leaves it out")
+    parser.add_argument("--rate", type=float, default=2500.0, help="images a second of each GPU, by the clock")
+    parser.add_argument("--pipeline-pictures", type=int, default=20_480, help="through the real pipeline; 0 leaves it out")
+    parser.add_argument("--pipeline-rate", type=float, default=250.0, help="images a second of each GPU, with the pipeline")
+    parser.add_argument("--side", type=int, default=16, help="pixels on a side of the model's input")
+    parser.add_argument("--rounds", type=int, default=1)
+
+
+BENCHMARK = Benchmark(
+    name="cluster_feed",
+    about=__doc__,
+    figures=(
+        Figure("images a second", "images/s"),
+        Figure("GPUs busy", "share"),
+        Figure("driver's processor time a picture", "ms"),
+    ),
+    options=add_options,
+    measure=measure,
+)
+
+if __name__ == "__main__":
+    sys.exit(BENCHMARK.main())
