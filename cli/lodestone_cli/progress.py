@@ -32,6 +32,7 @@ _TITLES = {
     "ask": "asking queries",
     "copy": "copying files",
 }
+LIMITS = {"fetch": "reading", "decode": "decoding", "embed": "the models", "write": "writing", "load": "the vector store"}
 _CAPTIONS = "captions"  # details of events that are about captions begin so
 _CAPTION_TITLES = {
     "embed": "reading captions",
@@ -40,7 +41,7 @@ _CAPTION_TITLES = {
     "verify": "checking captions",
 }
 _LINE_SECONDS = 5.0
-_BESIDE_THE_BAR = 75  # columns of the longest title, counts, rate, time left, failures and elapsed
+_BESIDE_THE_BAR = 96  # columns of the longest title, counts, rate, time left, limit, failures and elapsed
 _SHORTEST_BAR, _LONGEST_BAR = 6, 40
 
 
@@ -157,13 +158,23 @@ def _note_now(event: ProgressEvent, reported_at: float, *, over: bool) -> str:
 
 
 def _note(event: ProgressEvent) -> str:
+    from lodestone.indexing.run_progress import limited_by
+
     parts = []
     if event.rate:
         parts.append(f"{event.rate:,.0f}/s" if event.rate >= 1 else f"{event.rate * 60:,.0f}/min")
     if event.eta is not None and event.done < event.total:  # until the next event says otherwise, the end is near
-        minutes, seconds = divmod(max(int(event.eta), 1), 60)
-        hours, minutes = divmod(minutes, 60)
-        parts.append((f"{hours}:{minutes:02d}:{seconds:02d}" if hours else f"{minutes}:{seconds:02d}") + " left")
+        parts.append(time_left(event.eta))
+    limit = limited_by(event) if event.stages else None  # while vectors are loaded, nothing else goes on that could limit
+    if limit is not None:
+        parts.append(f"limited by {LIMITS[limit]}")
     if event.failures:
         parts.append(f"{event.failures:,} failed")
     return ", ".join(parts)
+
+
+def time_left(seconds: float) -> str:
+    """Return e.g. `1:05 left`, or with hours `2:01:05 left`."""
+    minutes, rest = divmod(max(int(seconds), 1), 60)
+    hours, minutes = divmod(minutes, 60)
+    return (f"{hours}:{minutes:02d}:{rest:02d}" if hours else f"{minutes}:{rest:02d}") + " left"

@@ -53,6 +53,37 @@ def jobs() -> builders.Dashboard:
             span=WIDE,
         ),
     ]
+    runs: list[Panel] = [
+        lines(
+            "Pictures a second",
+            by("stage", shared, "lodestone_run_rate"),
+            help_="By stage, since the run began; embed, too, of late. Load: points.",
+        ),
+        lines(
+            "Busy share",
+            by("stage", shared, "lodestone_run_stage_busy"),
+            unit=SHARE,
+            help_="The busiest stage is what the others wait for.",
+        ),
+        lines("What limits", by("stage", shared, "lodestone_run_limited"), span=THIRD, help_="1: the others wait for it."),
+        lines("Pictures waiting", by("stage", shared, "lodestone_run_stage_waiting"), span=THIRD, help_="For each stage."),
+        lines("Time left", by("kind", shared, "lodestone_run_left_seconds"), unit=SECONDS, span=THIRD, help_="Of the stage."),
+        lines(
+            "GPUs busy",
+            by("gpu", shared, "lodestone_run_gpu_busy"),
+            (f"avg by (instance, GpuIndex) (ray_node_gpus_utilization{{{N}}}) / 100", "{{instance}} {{GpuIndex}}"),
+            (f"avg by (Hostname, gpu) (DCGM_FI_DEV_GPU_UTIL{{{N}}}) / 100", "{{Hostname}} {{gpu}}"),
+            unit=SHARE,
+            help_="Of the driver's machine by NVML; of all nodes as Ray and NVIDIA's DCGM exporter tell.",
+        ),
+        lines(
+            "GPU memory used",
+            by("gpu", shared, "lodestone_run_gpu_memory_bytes"),
+            (f"avg by (instance, GpuIndex) (ray_node_gram_used{{{N}}}) * 1048576", "{{instance}} {{GpuIndex}}"),
+            (f"avg by (Hostname, gpu) (DCGM_FI_DEV_FB_USED{{{N}}}) * 1048576", "{{Hostname}} {{gpu}}"),
+            unit=BYTES,
+        ),
+    ]
     store: list[Panel] = [
         number("Free on the home's disk", free, unit=SHARE, bad=[0.05, 0.25], lowest_is_bad=True, span=THIRD),
         number("Dead replicas of shards", shared("collection_dead_replicas"), bad=[1], span=THIRD, help_=_OF_QDRANT),
@@ -76,5 +107,5 @@ def jobs() -> builders.Dashboard:
         "Lodestone: jobs and index",
         "lodestone-jobs",
         about="Pictures, collections, what lags, background jobs and runs, disks, the vector store.",
-        rows=[("Index", index), ("Jobs and runs", work), ("Disk and vector store", store)],
+        rows=[("Index", index), ("Index runs", runs), ("Jobs and runs", work), ("Disk and vector store", store)],
     )

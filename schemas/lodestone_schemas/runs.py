@@ -12,6 +12,41 @@ from lodestone_schemas.base import NEXT_CURSOR, Model
 RunStateName = Literal["running", "done", "failed", "interrupted", "cancelled"]
 
 
+class StageProgress(Model):
+    """Describes the work of one stage of embedding since the run began."""
+
+    stage: str = Field(description="fetch, decode, embed or write.")
+    pictures: int
+    rate: float = Field(description="Pictures a second.")
+    busy: float = Field(description="Share of its time that it worked, 0 to 1.")
+    waiting: int = Field(0, description="Pictures that wait for it.")
+
+
+class GpuUse(Model):
+    """Describes the use of one GPU of the driver's machine."""
+
+    gpu: int
+    busy: float = Field(description="Share of its time that it worked, 0 to 1.")
+    memory_used: int = Field(description="Bytes.")
+    memory_size: int = Field(description="Bytes.")
+
+
+class RunProgress(Model):
+    """Describes how far a run is, as its driver last told."""
+
+    stage: str
+    detail: str = ""
+    done: int = 0
+    total: int = Field(0, description="0 while unknown.")
+    rate: float = Field(0.0, description="Pictures (while loading: points) a second, of late.")
+    seconds_left: float | None = Field(None, description="Of this stage; null while unknown.")
+    limited_by: str | None = Field(
+        None, description="The stage that the others wait for: fetch, decode, embed, write or load; null for none."
+    )
+    stages: list[StageProgress] = Field(default_factory=list, description="The stages of embedding, over all workers.")
+    gpus: list[GpuUse] = Field(default_factory=list)
+
+
 class RunInfo(Model):
     """Describes one run. Its paths are left out, because they name places on the service's machines."""
 
@@ -25,6 +60,7 @@ class RunInfo(Model):
     heartbeat_at: datetime | None = Field(None, description="When its driver was last heard of.")
     cancel_requested: bool = False
     counts: dict[str, Any] = Field(default_factory=dict)
+    progress: RunProgress | None = Field(None, description="How far it is, or was when it was last heard of.")
     failures: int | None = Field(None, description="Files that last failed in it; null in lists.")
     error: str = Field("", description="Why it did not succeed.")
 

@@ -179,7 +179,9 @@ def print_report(console: Console, report: IndexReport) -> None:
     )
     if embedded := report.counts.get("embedded", 0):
         rate = f"{report.rate:.0f}" if report.rate >= _SLOW else f"{report.rate:.1f}"
-        console.print(f"embedded {embedded:,} in {report.seconds:.1f} s: {rate} images/s ({report.executor})", style="dim")
+        console.print(
+            f"embedded {embedded:,} in {report.seconds:.1f} s: {rate} images/s ({report.executor}{_limit(report)})", style="dim"
+        )
     if report.resumed:
         console.print(f"finished what run {report.resumed[:8]} left", style="dim")
     if report.deaths:
@@ -192,3 +194,11 @@ def print_report(console: Console, report: IndexReport) -> None:
         console.print(f"[yellow]note:[/] {escape(warning)}")
     for problem in report.problems:
         console.print(f"[red]left out \\[{problem.code}]:[/] {escape(problem.message)}")
+
+
+def _limit(report: IndexReport) -> str:
+    """Return what the run was limited by, and how busy that was; "" where nothing was clearly the busiest."""
+    from lodestone_cli.progress import LIMITS
+
+    limit = next((share for share in report.stages if share.stage.value == report.limited_by), None)
+    return "" if limit is None else f", limited by {LIMITS[limit.stage.value]}, {limit.busy:.0%} busy"

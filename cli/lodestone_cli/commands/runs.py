@@ -13,6 +13,7 @@ import typer
 from lodestone.errors import InvalidRequestError
 from lodestone_cli.command_context import CommandContext, printable
 from lodestone_cli.options import HomeOption, LocalOption, Output, OutputOption, ProfileOption
+from lodestone_cli.run_progress import progress_lines
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -238,6 +239,9 @@ def _print_run(console: Console, facts: dict[str, Any]) -> None:
         console.print(printable(f"{'paths':<13} {', '.join(paths)}"), markup=False)
     counts = ", ".join(f"{count:,} {name}" for name, count in facts["counts"].items() if count)
     console.print(f"{'counts':<13} {counts or 'nothing'}")
+    if facts["progress"]:
+        for line in progress_lines(facts["progress"], running=facts["state"] == "running"):
+            console.print(line, markup=False)
     console.print(f"{'failures':<13} {facts['failures']:,}")
     tries = facts["attempts"]
     bad = [attempt for attempt in tries if attempt["state"] != "done"]

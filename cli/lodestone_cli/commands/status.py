@@ -10,6 +10,7 @@ from lodestone_cli.command_context import CommandContext, printable
 from lodestone_cli.file_names import name_of, shown_name
 from lodestone_cli.naming import corpora_of
 from lodestone_cli.options import HomeOption, Output, OutputOption, ProfileOption
+from lodestone_cli.run_progress import short_progress
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
     from lodestone_client import Lodestone
 
 _RUNS: Final = 5
-_RUN_FIELDS: Final = {"run_id", "kind", "state", "stage", "started_at", "counts", "error"}
+_RUN_FIELDS: Final = {"run_id", "kind", "state", "stage", "started_at", "counts", "progress", "error"}
 
 
 def status(
@@ -121,7 +122,7 @@ def _print_remote(console: Console, facts: dict[str, Any] | list[dict[str, Any]]
         lines += [] if check["ok"] else [f"  {name} does not answer: {check['detail']}"]
     lines += [f"{part}: {reason}" for part, reason in facts.get("idle", {}).items()]
     lines += [f"corpus {corpus['name']}: {corpus['images']:,} pictures" for corpus in facts["corpora"]]
-    lines += [f"run {run['run_id'][:8]} {run['kind']}: {run['state']} ({run['stage']}) {run['error']}" for run in facts["runs"]]
+    lines += [_run_line(run) for run in facts["runs"]]
     for line in lines:
         console.print(printable(" ".join(line.split())), markup=False)
 
@@ -184,10 +185,16 @@ def _print(console: Console, facts: dict[str, Any]) -> None:
     for part, reason in facts["idle"].items():
         console.print(printable(f"{part}: {reason}"), style="yellow", markup=False)
     for run in facts["runs"]:
-        line = f"run {run['run_id'][:8]} {run['kind']}: {run['state']} ({run['stage']}) {run['error']}"
-        shown = Text(printable(" ".join(line.split())), style="dim")
+        shown = Text(printable(" ".join(_run_line(run).split())), style="dim")
         shown.truncate(console.width, overflow="ellipsis")
         console.print(shown)
+
+
+def _run_line(run: dict[str, Any]) -> str:
+    state = f"({run['stage']})"
+    if run["state"] == "running" and (progress := short_progress(run.get("progress"))):
+        state = f"({run['stage']}: {progress})"
+    return f"run {run['run_id'][:8]} {run['kind']}: {run['state']} {state} {run['error']}"
 
 
 def _state(space: dict[str, Any]) -> str:

@@ -168,6 +168,7 @@ class Run:
     worker: str = ""  # host:pid of the driver
     heartbeat_at: datetime | None = None
     cancel_requested: bool = False
+    progress: dict[str, Any] = field(default_factory=dict)  # `lodestone_schemas.runs.RunProgress`, as last told; empty before
 
 
 class AttemptState(StrEnum):

@@ -8,12 +8,16 @@ from __future__ import annotations
 
 import logging
 import threading
+from contextlib import suppress
 from types import TracebackType
 from typing import Final, Self
 
 from lodestone.catalog.catalog import Catalog
 from lodestone.errors import LodestoneError, RunCancelledError
+from lodestone.indexing.gpus import gpu_use
 from lodestone.indexing.progress import Progress, ProgressEvent
+from lodestone.indexing.run_progress import run_progress
+from lodestone.indexing.stage_stats import StageShare
 
 BEAT_SECONDS: Final = 5.0
 LOST_BEATS: Final = 12  # after so many missing heartbeats a run's driver counts as lost
@@ -34,6 +38,8 @@ class Heartbeat:
         self._run_id = run_id
         self._seconds = seconds
         self._cancelled, self._over = threading.Event(), threading.Event()
+        self._event: ProgressEvent | None = None
+        self._stages: tuple[StageShare, ...] = ()
         self._thread = threading.Thread(target=self._beat, name="heartbeat", daemon=True)
 
     def __enter__(self) -> Self:
@@ -43,6 +49,9 @@ class Heartbeat:
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         self._over.set()
         self._thread.join()
+        if kind is None and self._event is not None:  # a short run has had no beat yet
+            with suppress(LodestoneError):
+                self._tell()
 
     def check(self) -> None:
         """Return unless the run has been cancelled.
@@ -67,18 +76,28 @@ class Heartbeat:
             self.check()
 
     def watching(self, progress: Progress) -> Progress:
-        """Return a progress callback that calls `check` at every event before it calls `progress`."""
+        """Return a progress callback that calls `check` at every event before it calls `progress`.
+
+        The next heartbeat tells the catalog of the last event.
+        """
 
         def report(event: ProgressEvent) -> None:
             self.check()
+            self._event, self._stages = event, event.stages or self._stages
             progress(event)
 
         return report
 
+    def _tell(self) -> bool:
+        """Write a heartbeat with the progress; return True if the run must stop."""
+        event = self._event
+        told = None if event is None else run_progress(event, stages=self._stages, gpus=gpu_use()).model_dump()
+        return self._catalog.beat(self._run_id, progress=told)
+
     def _beat(self) -> None:
         while not self._over.wait(self._seconds):
             try:
-                if self._catalog.beat(self._run_id):
+                if self._tell():
                     self._cancelled.set()
             except LodestoneError as error:  # the catalog may be restarting; the run itself fails if it stays unreachable
                 _log.warning("no heartbeat of run %s could be written: %s", self._run_id, error)

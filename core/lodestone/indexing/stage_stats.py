@@ -31,6 +31,7 @@ class StageShare:
         busy_seconds: Seconds that its threads spent on them, added up.
         slots: Pictures, reads or batches that it works on at once.
         seconds: Seconds since the work began.
+        waiting: Pictures that wait for it.
     """
 
     stage: EmbedStage
@@ -38,6 +39,7 @@ class StageShare:
     busy_seconds: float
     slots: int
     seconds: float
+    waiting: int = 0
 
     @property
     def rate(self) -> float:
@@ -60,7 +62,7 @@ def limiting(shares: Iterable[StageShare]) -> EmbedStage | None:
 def added(several: Iterable[tuple[StageShare, ...]]) -> tuple[StageShare, ...]:
     """Return the work of several workers as that of one: pictures, seconds and slots of each stage are added up.
 
-    Busy shares are those of all workers together. The duration is the longest.
+    Pictures that wait too. Busy shares are those of all workers together. The duration is the longest.
     """
     lists = list(several)
     total: list[StageShare] = []
@@ -74,6 +76,7 @@ def added(several: Iterable[tuple[StageShare, ...]]) -> tuple[StageShare, ...]:
                     sum(share.busy_seconds for share in shares),
                     sum(share.slots for share in shares),
                     max(share.seconds for share in shares),
+                    sum(share.waiting for share in shares),
                 )
             )
     return tuple(total)
@@ -86,10 +89,12 @@ class StageStats:
     Attributes:
         slots: Stage -> what it works on at once.
         clock: Seconds, monotonic.
+        waiting: Stage -> pictures that wait for it, as last counted.
     """
 
     slots: dict[EmbedStage, int]
     clock: Callable[[], float] = time.perf_counter
+    waiting: dict[EmbedStage, int] = field(default_factory=dict)
     _pictures: dict[EmbedStage, int] = field(default_factory=dict)
     _seconds: dict[EmbedStage, float] = field(default_factory=dict)
     _began: float | None = None
@@ -108,6 +113,13 @@ class StageStats:
         """Return the work of each stage so far, in their order."""
         seconds = 0.0 if self._began is None else self.clock() - self._began
         return tuple(
-            StageShare(stage, self._pictures.get(stage, 0), self._seconds.get(stage, 0.0), self.slots[stage], seconds)
+            StageShare(
+                stage,
+                self._pictures.get(stage, 0),
+                self._seconds.get(stage, 0.0),
+                self.slots[stage],
+                seconds,
+                self.waiting.get(stage, 0),
+            )
             for stage in EmbedStage
         )

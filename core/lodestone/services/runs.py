@@ -11,7 +11,7 @@ from lodestone.catalog.records import RunState
 from lodestone.errors import NotFoundError
 from lodestone.paging import PageRequest, decode_cursor, encode_cursor
 from lodestone.services.limits import own
-from lodestone_schemas.runs import FailureInfo, FailurePage, RunInfo, RunPage, RunStateName
+from lodestone_schemas.runs import FailureInfo, FailurePage, RunInfo, RunPage, RunProgress, RunStateName
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -134,6 +134,7 @@ def _info(run: Run, names: Mapping[str, str]) -> RunInfo:
         heartbeat_at=run.heartbeat_at,
         cancel_requested=run.cancel_requested,
         counts=run.counts,
+        progress=RunProgress.model_validate(run.progress) if run.progress else None,
         error=run.error,
     )
 

@@ -121,6 +121,14 @@ TRUST = _gauge("space_trust", "Learnt trust of a space over all topics, by their
 TRUST_TOPICS = _gauge("trust_topics", "Topics that trust was learnt for.", shared=True)
 RUNS = _gauge("runs_running", "Runs that count as running.", "kind", shared=True)
 RUN_HEARTBEAT = _gauge("run_heartbeat_timestamp_seconds", "The oldest sign of life among running runs.", "kind", shared=True)
+RUN_RATE = _gauge("run_rate", "Pictures (load: points) a second of running runs, by stage.", "stage", shared=True)
+RUN_BUSY = _gauge("run_stage_busy", "Share of its time that a stage of running runs worked, 0 to 1.", "stage", shared=True)
+RUN_WAITING = _gauge("run_stage_waiting", "Pictures that wait for a stage of running runs.", "stage", shared=True)
+RUN_LIMIT = _gauge("run_limited", "1 for the stage that the others of a running run wait for, else 0.", "stage", shared=True)
+RUN_LEFT = _gauge("run_left_seconds", "Time left of the stage that running runs are in, the longest.", "kind", shared=True)
+GPU_BUSY = _gauge("run_gpu_busy", "Share of its time that a GPU of a running run's driver worked.", "gpu", shared=True)
+GPU_MEMORY = _gauge("run_gpu_memory_bytes", "Memory used of a GPU of a running run's driver.", "gpu", shared=True)
+GPU_SIZE = _gauge("run_gpu_memory_size_bytes", "Memory of a GPU of a running run's driver.", "gpu", shared=True)
 JOBS = _gauge("jobs", "Background jobs of this service, by state (waiting, running).", "state")
 JOB_PROGRESS = _counter("job_steps", "Steps of background jobs: stands still when a running job does.")
 JOB_FAILURES = _counter("job_failures", "Background jobs that failed.")
@@ -136,6 +144,7 @@ TABLE: Final[tuple[Definition, ...]] = (
     STREAMS_OPEN, STREAMS_RESUMED, STREAMS_CANCELLED, RECORDS_WAITING, RECORDS_LOST,
     ENGINE_CALLS, ENGINE_SECONDS, ENGINE_GUIDES, ENGINE_COST, ENGINE_BREAKER, GUIDE_CACHE,
     INFO, PART_UP, IMAGES, POINTS, UNLOADED, OUTBOX, LAST_SYNC, FAILURES, TRUST, TRUST_TOPICS, RUNS, RUN_HEARTBEAT,
+    RUN_RATE, RUN_BUSY, RUN_WAITING, RUN_LIMIT, RUN_LEFT, GPU_BUSY, GPU_MEMORY, GPU_SIZE,
     JOBS, JOB_PROGRESS, JOB_FAILURES, DISK_FREE, DISK_SIZE, SAMPLED, SAMPLING_FAILURES,
 )  # fmt: skip
 """All definitions of this module."""

@@ -21,6 +21,7 @@ from lodestone.services.sessions.tasks import stop
 from lodestone_schemas.directories import JobInfo
 from lodestone_schemas.service import ServiceStatus
 from lodestone_serve.telemetry.metrics import HomeMetrics
+from lodestone_serve.telemetry.run_gauges import set_run_progress
 
 EVERY_S: Final = 15.0
 _REST: Final = 9.0  # rest at least this many times as long as the last look took
@@ -108,6 +109,7 @@ class Sampler:
             metrics.run_heartbeat.labels(kind).set(running.oldest_heartbeat)
         for gauge in (metrics.runs, metrics.run_heartbeat):
             gauge.forget(besides={(kind,) for kind in facts.runs})
+        set_run_progress(metrics, facts.runs)
         metrics.trust_topics.set(facts.topics)
         metrics.outbox.set(facts.outbox)
         metrics.failures.set(facts.failures)

@@ -22,6 +22,7 @@ runs = Table(
     Column("worker", String(200), nullable=False, server_default=text("''")),
     Column("heartbeat_at", UtcDateTime),
     Column("cancel_requested", Boolean, nullable=False, server_default=false()),
+    Column("progress", JSON, nullable=False, server_default="{}"),
     next_seq("runs"),
     Index(None, "seq"),
 )

@@ -122,8 +122,8 @@ class RunRows(CatalogBase):
         with self._reading() as connection:
             return _existing_run(connection, run_id)
 
-    def beat(self, run_id: str) -> bool:
-        """Record a heartbeat of the run's driver, and return True if the run must stop.
+    def beat(self, run_id: str, *, progress: Mapping[str, Any] | None = None) -> bool:
+        """Record a heartbeat of the run's driver and its progress, and return True if the run must stop.
 
         It must stop if a cancellation was requested, or if another run of the corpus, which took its lock meanwhile, has marked
         it as interrupted.
@@ -134,7 +134,8 @@ class RunRows(CatalogBase):
         runs = tables.runs
 
         def change(connection: Connection) -> bool:
-            heartbeat = update(runs).where(runs.c.run_id == run_id).values(heartbeat_at=datetime.now(UTC))
+            told = {} if progress is None else {"progress": dict(progress)}
+            heartbeat = update(runs).where(runs.c.run_id == run_id).values(heartbeat_at=datetime.now(UTC), **told)
             if not connection.execute(heartbeat).rowcount:
                 raise _no_run(run_id)
             query = select(runs.c.cancel_requested, runs.c.state).where(runs.c.run_id == run_id)

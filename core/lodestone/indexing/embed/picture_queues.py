@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from lodestone.indexing.embed.pipeline_limits import PipelineLimits, input_bytes
 from lodestone.indexing.embed.preparing import Content, Decode
 from lodestone.indexing.embed.slice_state import SlicePlan, SliceState
+from lodestone.indexing.stage_stats import EmbedStage
 from lodestone.indexing.tasks import SliceRow
 from lodestone.sources.joined import read_groups
 
@@ -166,6 +167,14 @@ class PictureQueues:
                 self._inputs[names] = kept
             else:
                 del self._inputs[names]
+
+    def waiting(self) -> dict[EmbedStage, int]:
+        """Return how many pictures wait for each stage."""
+        return {
+            EmbedStage.FETCH: sum(len(job.places) for job in self._reads),
+            EmbedStage.DECODE: len(self._contents),
+            EmbedStage.EMBED: sum(map(len, self._inputs.values())),
+        }
 
     def clear(self) -> None:
         """Remove everything that waits."""

@@ -184,6 +184,11 @@ class SliceBatches:
             self._meter.detail = CAPTIONS_ALONE if set(task.parts) == {self.parts.captions} else ""
         return replace(task, attempt=current.number, isolate=isolate, alone=current.alone)
 
+    @property
+    def stages(self) -> tuple[StageShare, ...]:
+        """Return the work of the stages so far, over all workers that live; empty where they do not tell."""
+        return added(self._stages.values())
+
     def _receive(self, receipt: SliceReceipt) -> None:
         current, attempt = self._begun.pop(receipt.slice_id)
         recorded = record_slice(self.catalog, self.embeddings, receipt, run_id=self.run_id, attempt=attempt.attempt)
@@ -196,7 +201,7 @@ class SliceBatches:
         if receipt.stages:
             self._stages[receipt.worker] = receipt.stages
             if self._meter is not None:
-                self._meter.stages = added(self._stages.values())
+                self._meter.stages = self.stages
         if receipt.error is None:
             self._count(current.record, failures=recorded.failed)
             return

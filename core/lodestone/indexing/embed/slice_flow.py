@@ -338,6 +338,7 @@ class SliceFlow:
 
     def _end(self, state: SliceState) -> None:
         state.ended = True
+        self._stats.waiting = self._queues.waiting()
         self._events.put(state.receipt(self._stats.shares(), most_in_pass=self._stages.memory.most))
 
     def _close_child(self, state: SliceState) -> None:

@@ -38,6 +38,7 @@ from lodestone.indexing.scan.moved_roots import follow_candidate
 from lodestone.indexing.scan.scan_scopes import Candidate, examine, scopes_of, uris_of
 from lodestone.indexing.scan.scope import ScanScope
 from lodestone.indexing.scan.source_scopes import SourceCandidate
+from lodestone.indexing.stage_stats import StageShare
 from lodestone.indexing.sync.catching_up import CatchingUp, SyncCall
 from lodestone.indexing.sync.collections import SyncReport
 from lodestone.indexing.sync.loaders import LoaderFactory
@@ -148,6 +149,7 @@ def index_paths(
         problems=tuple(problems),
         warnings=tuple(job.warnings),
         sync=synced,
+        stages=job.stages,
     )
     progress(ProgressEvent(RunStage.DONE, done=report.images, total=report.images, failures=job.counts["failed"]))
     return report
@@ -170,6 +172,7 @@ class _Job:
     embed_seconds: float = 0.0
     completed: int = 0
     slice_batches: SliceBatches | None = None
+    stages: tuple[StageShare, ...] = ()
     _given_up: dict[str, LodestoneError] = field(default_factory=dict)
     _left: set[str] = field(default_factory=set)
     _parts: SliceParts | None = None
@@ -293,6 +296,7 @@ class _Job:
             self.counts["failed"] += self.slice_batches.failed
             self.completed += self.slice_batches.completed
             self._given_up |= self.slice_batches.given_up
+            self.stages = self.slice_batches.stages or self.stages
             if most := self.slice_batches.most_in_pass:
                 self.warnings.append(
                     f"the memory of a GPU ran out: batches were made smaller, down to {most} pictures "

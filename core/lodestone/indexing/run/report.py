@@ -10,6 +10,8 @@ from typing import Any, Self
 
 from lodestone.errors import LodestoneError
 from lodestone.files.urls import is_url
+from lodestone.indexing.run_progress import limiting_stage, stage_progress
+from lodestone.indexing.stage_stats import StageShare
 from lodestone.indexing.sync.collections import SyncReport
 
 
@@ -78,6 +80,7 @@ class IndexReport:
         problems: Errors of paths that could not be indexed at all; the others were.
         warnings: Sentences for the user.
         sync: What happened to the collections; None when the service did it.
+        stages: Work of fetching, decoding, embedding and writing, over all workers; empty if nothing was embedded.
     """
 
     run_id: str
@@ -95,6 +98,12 @@ class IndexReport:
     problems: tuple[LodestoneError, ...] = ()
     warnings: tuple[str, ...] = ()
     sync: SyncReport | None = field(default=None, repr=False)
+    stages: tuple[StageShare, ...] = ()
+
+    @property
+    def limited_by(self) -> str | None:
+        """Return the stage that the others waited for while pictures were embedded; None for none."""
+        return limiting_stage(self.stages)
 
     @property
     def rate(self) -> float:
@@ -117,6 +126,8 @@ class IndexReport:
             "resumed": self.resumed,
             "retries": self.retries,
             "worker_deaths": self.deaths,
+            "stages": [stage_progress(share).model_dump() for share in self.stages],
+            "limited_by": self.limited_by,
             "problems": [{"code": p.code, "message": p.message, "hint": p.hint} for p in self.problems],
             "warnings": list(self.warnings),
         }

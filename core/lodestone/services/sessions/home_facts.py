@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Final
 from lodestone.catalog.records import ImageState, RunState
 from lodestone_schemas.directories import JobInfo
 from lodestone_schemas.learning import TrustInfo
+from lodestone_schemas.runs import RunProgress
 
 if TYPE_CHECKING:
     from lodestone.home.runtime import Runtime
@@ -19,10 +20,17 @@ _RUNS: Final = 1_000
 
 @dataclass(frozen=True, slots=True)
 class RunningRuns:
-    """Runs of one kind that count as running: how many, and when the quietest gave its last sign of life (Unix seconds)."""
+    """Runs of one kind that count as running.
+
+    Attributes:
+        count: How many.
+        oldest_heartbeat: When the quietest gave its last sign of life, Unix seconds.
+        progress: What each of them last told of its progress.
+    """
 
     count: int
     oldest_heartbeat: float
+    progress: tuple[RunProgress, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,5 +115,6 @@ def _running(runtime: Runtime) -> dict[str, RunningRuns]:
     for run in runtime.catalog.runs(_RUNS, state=RunState.RUNNING):
         alive = (run.heartbeat_at or run.started_at).timestamp()
         before = running.get(run.kind, RunningRuns(0, alive))
-        running[run.kind] = RunningRuns(before.count + 1, min(before.oldest_heartbeat, alive))
+        progress = (RunProgress.model_validate(run.progress),) if run.progress else ()
+        running[run.kind] = RunningRuns(before.count + 1, min(before.oldest_heartbeat, alive), (*before.progress, *progress))
     return running

@@ -1,0 +1,22 @@
+"""Column of the last known progress of a run: its rate, what limits it, and the time left."""
+
+from __future__ import annotations
+
+import sqlalchemy as sa
+from alembic import op
+
+revision = "0008"
+down_revision = "0007"
+branch_labels = None
+depends_on = None
+
+
+def upgrade() -> None:
+    """Add the column, empty for runs of older versions."""
+    with op.batch_alter_table("runs", recreate="never") as runs:
+        runs.add_column(sa.Column("progress", sa.JSON(), nullable=False, server_default="{}"))
+
+
+def downgrade() -> None:
+    """Drop the column; runs keep everything else."""
+    op.drop_column("runs", "progress")
