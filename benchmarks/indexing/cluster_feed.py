@@ -70,7 +70,7 @@ class LoadPipeline:
     side: int
 
     def __call__(self, settings: EmbedSettings) -> SlicePipeline:
-        """Return the pipeline."""
+        """Return the pipeline of one actor."""
         bucket = Bucket(Latency(_READ_S, 0.0, 1e9, 10_000))
         settings = replace(settings, thumbnails=PretendedArea(bucket))
         gpu = PretendedGpu(self.rate, self.side)
@@ -86,7 +86,7 @@ class LoadTimed:
     rate: float
 
     def __call__(self, settings: EmbedSettings) -> TimedPipeline:
-        """Return the pipeline."""
+        """Return the pipeline of one actor."""
         return TimedPipeline(settings, self.rate)
 
 
@@ -106,11 +106,11 @@ class TimedPipeline:
         threading.Thread(target=self._work, daemon=True).start()
 
     def flow(self) -> AbstractContextManager[TimedPipeline]:
-        """Return itself."""
+        """Return the flow, which is this object."""
         return nullcontext(self)
 
     def admit(self, task: SliceTask) -> None:
-        """Take a task."""
+        """Take a task to work on."""
         self._tasks.put(task)
 
     def take(self) -> SliceReceipt:
@@ -149,7 +149,7 @@ class Watched:
         self.taken: list[tuple[float, float]] = []
 
     def start(self) -> None:
-        """Start the executor."""
+        """Start the executor that is watched."""
         self._executor.start()
 
     def run(
@@ -167,7 +167,7 @@ class Watched:
             self.taken.append((time.perf_counter(), time.process_time()))
 
     def close(self) -> None:
-        """Close the executor."""
+        """Close the executor that is watched."""
         self._executor.close()
 
     def middle(self) -> tuple[float, float]:
@@ -224,7 +224,7 @@ def run_once(load: LoadPipeline | LoadTimed, actors: int, pictures: int) -> Watc
 
 
 def measure(options: argparse.Namespace, report: Report) -> None:
-    """Measure both cases."""
+    """Measure both cases, one after the other."""
     cases = {
         TIMED: (LoadTimed(options.rate), options.rate, options.pictures),
         PIPELINE: (LoadPipeline(options.pipeline_rate, options.side), options.pipeline_rate, options.pipeline_pictures),
