@@ -25,6 +25,7 @@ REVISIONS: tuple[str, ...] = (
     "0006",
     "0007",
     "0008",
+    "0009",
 )  # oldest first; the last is the schema of tables.py
 _SCRIPTS = Path(__file__).parents[1] / "migrations"
 _LOCK_SECONDS = 60
