@@ -26,6 +26,7 @@ BENCHMARKS: Final[Mapping[str, str]] = {
     "query_latency": "benchmarks.query.query_latency",
     "start_up": "benchmarks.query.start_up",
     "stopping": "benchmarks.query.stopping",
+    "graph_fusion": "benchmarks.service.graph_fusion",
     "graph_overhead": "benchmarks.service.graph_overhead",
     "serve_latency": "benchmarks.service.serve_latency",
     "service_batching": "benchmarks.service.service_batching",

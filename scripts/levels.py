@@ -51,6 +51,7 @@ CORE: Final[Levels] = (
     ("spaces", "trust"),
     ("generators", "tags"),
     ("indexing", "query"),
+    ("tagging",),
     ("backup", "duplicates", "home"),
     ("directories", "evaluation", "planner"),
     ("swap", "training"),

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
         EngineList,
         FeedbackRequest,
         FeedbackResult,
+        PictureTags,
         ReplayResult,
         SearchOptions,
         SearchRequest,
@@ -67,6 +68,16 @@ class HomeClient(LocalClient):
         """Return pictures like the one in `picture`, from the service or from models of this process."""
         service = self._find_service()
         return super().by_picture(picture, options) if service is None else service.by_picture(picture, options)
+
+    def tag_picture(self, picture: bytes) -> PictureTags:
+        """Return what is found out about the picture in `picture`, by the service or by models of this process."""
+        service = self._find_service()
+        return super().tag_picture(picture) if service is None else service.tag_picture(picture)
+
+    def tag_image(self, image_id: str) -> PictureTags:
+        """Return what is found out about an indexed picture, by the service or by models of this process."""
+        service = self._find_service()
+        return super().tag_image(image_id) if service is None else service.tag_image(image_id)
 
     def replay(self, query_id: str, *, fresh: bool = False) -> ReplayResult:
         """Return a recorded query's ranking once more; with `fresh` from the service, if there is one."""

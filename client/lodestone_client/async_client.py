@@ -21,6 +21,7 @@ from lodestone_schemas.api import (
     FeedbackResult,
     ImageInfo,
     ImagePage,
+    PictureTags,
     QueryExplanation,
     QueryInfo,
     QueryPage,
@@ -111,6 +112,14 @@ class AsyncLodestone(AsyncManaging):
     async def by_url(self, url: str, options: SearchOptions | None = None) -> SearchResponse:
         """Return the pictures most like the one at a public address, where the service allows that (`serve.fetch_urls`)."""
         return await self._run(read_calls.by_url(url, options))
+
+    async def tag_picture(self, picture: bytes) -> PictureTags:
+        """Return the labels, quality and safety score of `picture`, the content of a picture file. Nothing is kept."""
+        return await self._run(read_calls.tag_picture(picture))
+
+    async def tag_image(self, image_id: str) -> PictureTags:
+        """Return the labels, quality and safety score of an indexed picture."""
+        return await self._run(read_calls.tag_image(image_id))
 
     async def image(self, image_id: str) -> ImageInfo:
         """Return what is known about one picture."""

@@ -12,6 +12,7 @@ from lodestone_schemas.api import (
     EngineList,
     ImageInfo,
     ImagePage,
+    PictureTags,
     QueryExplanation,
     QueryPage,
     ReplayResult,
@@ -59,6 +60,16 @@ def similar(image_id: str, options: SearchOptions | None) -> Call[SearchResponse
 def by_picture(picture: bytes, options: SearchOptions | None) -> Call[SearchResponse]:
     """Return the call that searches by the content of a picture file."""
     return Call("POST", "/v1/search/image", as_model(SearchResponse), body=options or SearchOptions(), picture=picture)
+
+
+def tag_picture(picture: bytes) -> Call[PictureTags]:
+    """Return the call that tags the content of a picture file."""
+    return Call("POST", "/v1/images/tags", as_model(PictureTags), picture=picture)
+
+
+def tag_image(image_id: str) -> Call[PictureTags]:
+    """Return the call that tags an indexed picture."""
+    return Call("GET", f"/v1/images/{part(image_id)}/tags", as_model(PictureTags))
 
 
 def by_url(url: str, options: SearchOptions | None) -> Call[SearchResponse]:

@@ -22,6 +22,7 @@ from lodestone_schemas.api import (
     FeedbackResult,
     ImageInfo,
     ImagePage,
+    PictureTags,
     QueryExplanation,
     QueryInfo,
     QueryPage,
@@ -112,6 +113,14 @@ class Lodestone(Managing):
     def by_url(self, url: str, options: SearchOptions | None = None) -> SearchResponse:
         """Return the pictures most like the one at a public address, where the service allows that (`serve.fetch_urls`)."""
         return self._run(read_calls.by_url(url, options))
+
+    def tag_picture(self, picture: bytes) -> PictureTags:
+        """Return the labels, quality and safety score of `picture`, the content of a picture file. Nothing is kept."""
+        return self._run(read_calls.tag_picture(picture))
+
+    def tag_image(self, image_id: str) -> PictureTags:
+        """Return the labels, quality and safety score of an indexed picture."""
+        return self._run(read_calls.tag_image(image_id))
 
     def image(self, image_id: str) -> ImageInfo:
         """Return what is known about one picture."""

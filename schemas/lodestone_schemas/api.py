@@ -15,7 +15,17 @@ from lodestone_schemas.learning import (
     TrustInfo,
     TrustPage,
 )
-from lodestone_schemas.pictures import CorpusInfo, CorpusPage, ImageInfo, ImagePage, RootInfo
+from lodestone_schemas.pictures import (
+    CorpusInfo,
+    CorpusPage,
+    ImageInfo,
+    ImagePage,
+    PictureLabel,
+    PictureQuality,
+    PictureSafety,
+    PictureTags,
+    RootInfo,
+)
 from lodestone_schemas.problems import Problem
 from lodestone_schemas.query_log import ExplainedHit, HitPart, ListInfo, QueryExplanation, QueryInfo, QueryPage, ReplayResult
 from lodestone_schemas.searching import (
@@ -62,6 +72,10 @@ __all__ = [
     "ImageInfo",
     "ImagePage",
     "ListInfo",
+    "PictureLabel",
+    "PictureQuality",
+    "PictureSafety",
+    "PictureTags",
     "PlanEvent",
     "Problem",
     "QueryExplanation",

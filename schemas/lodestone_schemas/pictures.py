@@ -31,6 +31,38 @@ class ImageInfo(Model):
     thumbnail: str
 
 
+class PictureLabel(Model):
+    """Names something that a picture may show."""
+
+    text: str
+    similarity: float = Field(description="Cosine of the picture and the name in the label space.")
+
+
+class PictureQuality(Model):
+    """Holds technical measures of a picture's luma, of the picture reduced to 512 pixels."""
+
+    sharpness: float = Field(description="Variance of the Laplacian; blurred pictures have a low one.")
+    brightness: float = Field(description="Mean luma, from 0 (black) to 1 (white).")
+    contrast: float = Field(description="Standard deviation of luma.")
+    shadows: float = Field(description="Share of pixels that are nearly black.")
+    highlights: float = Field(description="Share of pixels that are nearly white.")
+
+
+class PictureSafety(Model):
+    """Holds a model's judgement of whether a picture is safe to show at work."""
+
+    not_safe: float = Field(description="Probability that it is not.")
+    model: str
+
+
+class PictureTags(Model):
+    """Holds what models and measures find out about one picture."""
+
+    labels: list[PictureLabel] | None = Field(description="Nearest first; null where the profile has no label space.")
+    quality: PictureQuality
+    safety: PictureSafety | None = Field(description="Null where no safety model is installed.")
+
+
 class ImagePage(Model):
     """Holds one page of a corpus's pictures, by root and path."""
 

@@ -219,6 +219,13 @@ TABLE: Final[tuple[RoutePolicy, ...]] = (
         method="GET", path="/v1/images/{image_id}/similar", scopes=_READ, admission=_QUERY, deadline=DeadlineRule.QUERY
     ),
     RoutePolicy(
+        method="POST", path="/v1/images/tags", scopes=_READ, admission=_QUERY, deadline=DeadlineRule.QUERY, body=PICTURE
+    ),
+    RoutePolicy(
+        method="GET", path="/v1/images/{image_id}/tags", scopes=_READ, admission=_QUERY, deadline=DeadlineRule.QUERY,
+        problems=_NOT_SENDABLE | _UNREADABLE_PLACE,
+    ),
+    RoutePolicy(
         method="GET", path="/v1/images/{image_id}/thumbnail", scopes=_READ,
         problems=_NOT_SENDABLE | _UNREADABLE_PLACE | _DISK_FULL,
     ),

@@ -61,6 +61,10 @@ shape = "{shape}"
 [serve.graph.fusion]
 enabled = true
 cpus = 0.1
+
+[serve.graph.tagging]
+enabled = true
+cpus = 0.5
 """
 
 # An engine of another distribution that draws one picture after the other, and notes each and its end.
@@ -161,9 +165,11 @@ async def _in_one_process(settings: Settings) -> dict[str, list[str]]:
             "guided": await services.search.answer(GUIDED, LOCAL_CALLER),
             "picture": await services.search.by_picture(encoded(photo(CAT), "JPEG"), SearchOptions(limit=5), LOCAL_CALLER),
         }
+        tags = await services.tagging.of_picture(encoded(photo(CAT), "JPEG"))
     finally:
         await services.session.close()
-    return {name: [hit.uri for hit in answer.hits] for name, answer in answers.items()}
+    uris_of = {name: [hit.uri for hit in answer.hits] for name, answer in answers.items()}
+    return {**uris_of, "labels": [label.text for label in tags.labels or ()]}
 
 
 @pytest.fixture
@@ -180,7 +186,7 @@ def uris(answer: httpx.Response) -> list[str]:
 
 
 def test_stages_are_processes_of_their_own(running: Running) -> None:
-    for deployment in ("Ingress", "Encoders", "Fusion", "Generator-drawn", "Generator-painted"):
+    for deployment in ("Ingress", "Encoders", "Fusion", "Tagging", "Generator-drawn", "Generator-painted"):
         assert len(running.replicas(deployment)) == 1
 
 
@@ -220,6 +226,19 @@ def test_a_reader_that_goes_away_ends_the_drawing_that_was_for_it(http: httpx.Cl
                 break
         wait_until(lambda: bool(running.pictures.asked), seconds=20)
     wait_until(lambda: all(asked.abandoned for asked in running.pictures.asked), seconds=20)
+
+
+def test_pictures_are_tagged_in_a_process_of_its_own_as_in_one_process(http: httpx.Client, running: Running) -> None:
+    uploaded = http.post("/v1/images/tags", files={"image": ("c.jpg", encoded(photo(CAT), "JPEG"))})
+    assert uploaded.status_code == 200, uploaded.text
+    assert [label["text"] for label in uploaded.json()["labels"]] == running.expected["labels"]
+    assert uploaded.json()["quality"]["sharpness"] > 0
+    broken = http.post("/v1/images/tags", files={"image": ("c.jpg", b"no picture")})
+    assert (broken.status_code, broken.json()["code"]) == (422, "bad_image")
+    image_id = http.post("/v1/search", json=WORDS.model_dump(mode="json")).json()["hits"][0]["image_id"]
+    indexed = http.get(f"/v1/images/{image_id}/tags")
+    assert indexed.status_code == 200, indexed.text
+    assert indexed.json()["labels"]
 
 
 def painted(http: httpx.Client, running: Running, guides: int) -> Iterator[int]:

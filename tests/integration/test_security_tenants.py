@@ -18,7 +18,7 @@ NAMED = re.compile(r"{[a-z_]+}")  # a request for something of the other corpus
 UNKNOWN = "00000000-0000-5000-8000-000000000000"
 ALIKE = "boats in a harbour at dawn"  # finds whatever is captioned so
 WORDS = f"{OTHER} boats in a harbour at dawn"
-PICTURE_ROUTES = {"/v1/search/image"}
+PICTURE_ROUTES = {"/v1/search/image", "/v1/images/tags"}
 
 # What is sent to each route that takes a body; `{…}` stands for an id of the other corpus. A new route fails the walk until it
 # stands here.

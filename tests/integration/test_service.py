@@ -127,14 +127,27 @@ def test_an_uploaded_picture_finds_itself(http: httpx.Client) -> None:
     assert (len(hits), hits[0]["uri"]) == (3, "chelsea.jpg")
 
 
+def test_a_picture_is_tagged_when_it_is_uploaded_and_by_its_id(service: Service, cat_id: str) -> None:
+    with service.client() as client:
+        uploaded, indexed = client.tag_picture(encoded(photo(CAT), "PNG")), client.tag_image(cat_id)
+        with pytest.raises(NotFoundError):
+            client.tag_image(UNKNOWN_ID)
+    for tags in (uploaded, indexed):
+        assert tags.labels and any("cat" in label.text for label in tags.labels[:3])
+        assert tags.quality.sharpness > 10 and 0.2 < tags.quality.brightness < 0.8
+    assert indexed.quality.brightness == pytest.approx(uploaded.quality.brightness, abs=0.01)
+
+
 def test_uploads_that_are_no_usable_picture_are_refused(service: Service) -> None:
     with service.client() as client:
         for content in (b"", b"this is no picture", encoded(photo(CAT), "PNG")[:5000]):
-            with pytest.raises(ImageError):
-                client.by_picture(content, SearchOptions())
-        with pytest.raises(ImageError) as caught:
-            client.by_picture(huge_png_bytes(), SearchOptions())
-    assert caught.value.code == "image_too_large"
+            for ask in (client.by_picture, client.tag_picture):
+                with pytest.raises(ImageError):
+                    ask(content)
+        for ask in (client.by_picture, client.tag_picture):
+            with pytest.raises(ImageError) as caught:
+                ask(huge_png_bytes())
+            assert caught.value.code == "image_too_large"
 
 
 def test_bodies_beyond_the_limits_are_refused(http: httpx.Client) -> None:

@@ -31,6 +31,9 @@ from lodestone_schemas.api import (
     GuideInfo,
     Hit,
     ImageInfo,
+    PictureLabel,
+    PictureQuality,
+    PictureTags,
     PlanEvent,
     ResultsEvent,
     SearchOptions,
@@ -64,6 +67,7 @@ class FakeServices:
         self.session = self
         self.search = _Search(self)
         self.pictures = _Pictures(self)
+        self.tagging = _Tagging(self)
         self.corpora = _Corpora(self)
         self.models = _Models(self)
         self.keys = _Keys(self)
@@ -235,6 +239,20 @@ class _Search:
         self, picture: bytes, options: SearchOptions, caller: Caller, *, context: RequestContext = NOW
     ) -> SearchResponse:
         return await self._fake.by_picture(picture, options, request_context=context)
+
+
+class _Tagging:
+    def __init__(self, fake: FakeServices) -> None:
+        self._fake = fake
+
+    async def of_picture(self, picture: bytes, *, deadline: float | None = None) -> PictureTags:
+        await self._fake.by_picture(picture, SearchOptions())
+        quality = PictureQuality(sharpness=9.0, brightness=0.5, contrast=0.1, shadows=0.0, highlights=0.0)
+        return PictureTags(labels=[PictureLabel(text="tabby", similarity=0.9)], quality=quality, safety=None)
+
+    async def of_image(self, image_id: str, caller: Caller, *, deadline: float | None = None) -> PictureTags:
+        self._fake.image(image_id)
+        return await self.of_picture(b"\x89PNG")
 
 
 class _Pictures:

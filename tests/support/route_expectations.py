@@ -41,6 +41,8 @@ ADMITTED = {
     "POST /v1/search/url",
     "POST /v1/search/stream",
     "GET /v1/images/{image_id}/similar",
+    "GET /v1/images/{image_id}/tags",
+    "POST /v1/images/tags",
     "POST /v1/queries/{query_id}/replay",
     "POST /v1/embeddings",
     "POST /v1/images/generations",
@@ -57,6 +59,7 @@ IDEMPOTENT = {
 }
 BODIES = {
     "POST /v1/search/image": ("multipart/form-data", MB + 256 * 1024),
+    "POST /v1/images/tags": ("multipart/form-data", MB + 256 * 1024),
     "POST /v1/embeddings": ("application/json", MB),
     "POST /v1/search/batch": ("application/x-ndjson", 2 * MB),
 }
@@ -68,6 +71,8 @@ DEADLINES = {
     "POST /v1/search/stream": DeadlineRule.QUERY,
     "GET /v1/search/stream/{query_id}": DeadlineRule.QUERY,
     "GET /v1/images/{image_id}/similar": DeadlineRule.QUERY,
+    "GET /v1/images/{image_id}/tags": DeadlineRule.QUERY,
+    "POST /v1/images/tags": DeadlineRule.QUERY,
     "POST /v1/search/batch": DeadlineRule.LINES,
     "POST /v1/queries/{query_id}/replay": DeadlineRule.LONGEST,
     "POST /v1/images/generations": DeadlineRule.LONGEST,

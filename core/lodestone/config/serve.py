@@ -119,6 +119,9 @@ class GraphSettings(_Section):
     fusion: OptionalStageSettings = Field(
         default_factory=OptionalStageSettings, description="Fusion of the lists of queries; docs/graph.md says why it is off."
     )
+    tagging: OptionalStageSettings = Field(
+        default_factory=OptionalStageSettings, description="Tagging of single pictures; docs/graph.md says why it is off."
+    )
     llm: LanguageModelSettings | None = Field(None, description="A language model beside them; default: none.")
 
 

@@ -7,7 +7,7 @@ without models. The store's lock is taken by the first use of `store` and releas
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
-from functools import cached_property
+from functools import cached_property, partial
 from typing import TYPE_CHECKING, Self
 
 from lodestone.config.home import Home, home_of
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from lodestone.models.context import ModelContext
     from lodestone.query.encoder import LocalEncoder
     from lodestone.query.engine import QueryEngine
-    from lodestone.query.stages import Encoder, RemoteEncoders, RemoteStages
+    from lodestone.query.stages import Encoder, RemoteEncoders, RemoteStages, Tagger
     from lodestone.spaces.base import Projection
     from lodestone.store.base import VectorStore
     from lodestone.text_encoders.base import TextEncoder
@@ -296,15 +296,38 @@ class Runtime(LearningResources):
         former: Hub | None = self.__dict__.pop("hub", None)
         return former
 
-    def decode(self, data: bytes | Path) -> Image.Image:
+    def tagger(self, encoder: Encoder, projections: Mapping[str, Projection] | None = None) -> Tagger:
+        """Make what tags single pictures, in another process where `remote_stages` says so. Nothing is loaded.
+
+        Args:
+            encoder: Embeds pictures into the versions of `projections`.
+            projections: Space -> version; None for `serving_projections`.
+        """
+        from lodestone.imaging.quality import SIDE_PX
+        from lodestone.tagging.safety import installed_scorer
+        from lodestone.tagging.tagger import LocalTagger
+
+        local = LocalTagger(
+            encoder,
+            self.serving_projections() if projections is None else projections,
+            decode=partial(self.decode, min_side=SIDE_PX),
+            safety=installed_scorer(threads=self.settings.models.threads),
+        )
+        return local if self.remote_stages is None else self.remote_stages.tagger(local)
+
+    def decode(self, data: bytes | Path, *, min_side: int = 0) -> Image.Image:
         """Decode a picture's bytes or file to an upright RGB picture, within the same limits as when indexing.
+
+        Args:
+            data: The file, or its content.
+            min_side: Pixels that the shorter side may not be reduced below; at least what the models need.
 
         Raises:
             ImageError: not a usable picture.
         """
         from lodestone.imaging.decode import decode
 
-        smallest = max(backbone.input_size for backbone in self.backbones())
+        smallest = max(min_side, *(backbone.input_size for backbone in self.backbones()))
         return decode(data, min_side=smallest, max_decoded_bytes=self.settings.index.max_decoded_mb << 20).image
 
     def close(self) -> None:

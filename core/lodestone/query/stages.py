@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from lodestone.query_log.trace import Trace
     from lodestone.retrieval.fuser import Fuser
     from lodestone.spaces.base import Projection
+    from lodestone_schemas.pictures import PictureTags
 
 Vectors = NDArray[np.float32]
 Pixels = NDArray[np.uint8]
@@ -70,6 +71,23 @@ class Encoder(Protocol):
         """
 
 
+class Tagger(Protocol):
+    """Finds out what single pictures show and how good they are."""
+
+    async def tag(self, picture: bytes, *, deadline: float | None = None) -> PictureTags:
+        """Return the labels, quality and safety score of a picture file's content.
+
+        Args:
+            picture: The file's content.
+            deadline: Absolute; model passes that have not begun by then are not begun.
+
+        Raises:
+            ImageError: it cannot be decoded within the limits.
+            DeadlineExceededError: the deadline passed.
+            ModelUnavailableError: a model cannot be loaded.
+        """
+
+
 class RemoteEncoders(Protocol):
     """Provides encoders that run in other processes."""
 
@@ -88,6 +106,9 @@ class RemoteStages(RemoteEncoders, Protocol):
 
     def fuser(self) -> Fuser | None:
         """Return what fuses the lists of queries; None for this process."""
+
+    def tagger(self, local: Tagger) -> Tagger:
+        """Return what tags pictures: a remote one, or `local`, which has loaded nothing."""
 
 
 class SpaceWeigher(Protocol):

@@ -18,6 +18,7 @@ from lodestone_schemas.api import (
     FeedbackResult,
     ImageInfo,
     ImagePage,
+    PictureTags,
     QueryExplanation,
     QueryInfo,
     QueryPage,
@@ -63,6 +64,12 @@ class SearchApi(Protocol):
 
     def by_picture(self, picture: bytes, options: SearchOptions | None = None) -> SearchResponse:
         """Return pictures like the one in `picture`, a picture file's content."""
+
+    def tag_picture(self, picture: bytes) -> PictureTags:
+        """Return the labels, quality and safety score of `picture`, a picture file's content. Nothing is kept."""
+
+    def tag_image(self, image_id: str) -> PictureTags:
+        """Return the labels, quality and safety score of an indexed picture."""
 
     def image(self, image_id: str) -> ImageInfo:
         """Return what is known about a picture."""

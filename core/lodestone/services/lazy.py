@@ -18,6 +18,7 @@ USE_CASES: Final = {
     "queries": ("lodestone.services.queries", "QueryUseCases"),
     "learning": ("lodestone.services.learning", "LearningUseCases"),
     "tags": ("lodestone.services.tags", "TagUseCases"),
+    "tagging": ("lodestone.services.tagging", "TaggingUseCases"),
     "pictures": ("lodestone.services.pictures", "PictureUseCases"),
     "corpora": ("lodestone.services.corpora", "CorpusUseCases"),
     "directories": ("lodestone.services.directories", "DirectoryUseCases"),
@@ -27,7 +28,7 @@ USE_CASES: Final = {
     "operations": ("lodestone.services.operations", "OperationUseCases"),
     "writes": ("lodestone.services.writes", "WriteUseCases"),
 }
-_NEED_PICTURES: Final = frozenset({"search", "tags"})
+_NEED_PICTURES: Final = frozenset({"search", "tagging", "tags"})
 
 
 class _LazyServices:

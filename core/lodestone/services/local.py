@@ -29,6 +29,7 @@ if TYPE_CHECKING:
         FeedbackResult,
         ImageInfo,
         ImagePage,
+        PictureTags,
         QueryExplanation,
         QueryInfo,
         QueryPage,
@@ -85,6 +86,14 @@ class LocalClient(LocalManagement):
     def by_picture(self, picture: bytes, options: SearchOptions | None = None) -> SearchResponse:
         """Return pictures like the one in `picture`, a picture file's content."""
         return self._run(self._services.search.by_picture(picture, _options_of(options), self._caller))
+
+    def tag_picture(self, picture: bytes) -> PictureTags:
+        """Return the labels, quality and safety score of `picture`, a picture file's content."""
+        return self._run(self._services.tagging.of_picture(picture))
+
+    def tag_image(self, image_id: str) -> PictureTags:
+        """Return the labels, quality and safety score of an indexed picture."""
+        return self._run(self._services.tagging.of_image(image_id, self._caller))
 
     def image(self, image_id: str) -> ImageInfo:
         """Return what is known about a picture."""

@@ -16,6 +16,7 @@ from lodestone.services.rates import RateUseCases
 from lodestone.services.runs import RunUseCases
 from lodestone.services.search import SearchUseCases
 from lodestone.services.sessions.session import HomeSession
+from lodestone.services.tagging import TaggingUseCases
 from lodestone.services.tags import TagUseCases
 from lodestone.services.writes import WriteUseCases
 
@@ -29,6 +30,7 @@ class Services:
     queries: QueryUseCases
     learning: LearningUseCases
     tags: TagUseCases
+    tagging: TaggingUseCases
     pictures: PictureUseCases
     corpora: CorpusUseCases
     directories: DirectoryUseCases
@@ -49,6 +51,7 @@ def make_services(session: HomeSession) -> Services:
         queries=QueryUseCases(session),
         learning=LearningUseCases(session),
         tags=TagUseCases(session, pictures),
+        tagging=TaggingUseCases(session, pictures),
         pictures=pictures,
         corpora=CorpusUseCases(session),
         directories=DirectoryUseCases(session),

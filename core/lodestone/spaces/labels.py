@@ -123,6 +123,18 @@ class LabelSpace(Projection):
         """Return the vectors of n texts from their (n, 384) float32 rows of the encoder: (n, 384) float32, L2-normalised."""
         return _unit(encoded - self._centre)
 
+    def nearest_labels(self, vectors: Vectors, count: int) -> list[list[tuple[str, float]]]:
+        """Return for each of n pictures its nearest class names with their cosines, nearest first.
+
+        Args:
+            vectors: (n, 384) float32 of this space, as `project` returns them.
+            count: Most names of one picture, >= 1.
+        """
+        cosines = vectors @ _unit(self._centred).T
+        names = imagenet_labels()
+        nearest = np.argsort(-cosines, axis=1, kind="stable")[:, :count]
+        return [[(names[column], float(row[column])) for column in order] for row, order in zip(cosines, nearest, strict=True)]
+
     def label_similarity(self, encoded: Vectors) -> NDArray[np.float32]:
         """Return each text's cosine to the nearest class name: (n, 384) rows of the encoder -> (n,) float32.
 

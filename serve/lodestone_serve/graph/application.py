@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from pydantic import BaseModel, ConfigDict
 from ray import serve
@@ -25,11 +25,16 @@ from lodestone_serve.graph.stages import (
     ENCODERS,
     FUSION,
     INGRESS,
+    OPTIONAL,
+    TAGGING,
     as_served,
     deployment_options,
     generator_deployment,
     remote_engines,
 )
+from lodestone_serve.graph.tagging import Tagging
+
+_OPTIONAL: Final[Mapping[str, type[Any]]] = {FUSION: Fusion, TAGGING: Tagging}  # deployment -> its class
 
 
 class ApplicationArguments(BaseModel):
@@ -87,9 +92,10 @@ def _bound(settings: Settings, host: Host, *, token: str, options: Mapping[str, 
         name = generator_deployment(engine)
         replica = serve.deployment(name=name, max_constructor_retry_count=3, **options[name])(GeneratorReplica)
         generators[engine] = replica.bind(host, engine)
-    optional = {}
-    if FUSION in options:
-        fusion = serve.deployment(name=FUSION, max_constructor_retry_count=3, **options[FUSION])(Fusion)
-        optional["fusion"] = fusion.bind(host)
+    optional = {
+        setting: serve.deployment(name=name, max_constructor_retry_count=3, **options[name])(_OPTIONAL[name]).bind(host)
+        for setting, name in OPTIONAL.items()
+        if name in options
+    }
     deployed = serve.deployment(name=INGRESS, max_constructor_retry_count=3, **options[INGRESS])(ingress)
     return deployed.bind(host, token=token, encoders=encoders.bind(host), generators=generators, **optional)

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from fastapi import FastAPI
 
 from lodestone.generators.base import Generator
-from lodestone.query.stages import Encoder, RemoteStages
+from lodestone.query.stages import Encoder, RemoteStages, Tagger
 from lodestone.services.sessions.serving import ServingSession
 from lodestone.services.use_cases import make_services
 from lodestone_serve.graph.adapters import RemoteEncoder, RemoteGenerator
@@ -21,7 +21,8 @@ from lodestone_serve.graph.calls import StageCall
 from lodestone_serve.graph.fusion import RemoteFuser
 from lodestone_serve.graph.policy import BUSY
 from lodestone_serve.graph.replicas import Host, threads_turn
-from lodestone_serve.graph.stages import ENCODERS, FUSION, generator_deployment
+from lodestone_serve.graph.stages import ENCODERS, FUSION, TAGGING, generator_deployment
+from lodestone_serve.graph.tagging import RemoteTagger
 from lodestone_serve.http.application import create_app
 from lodestone_serve.inference.shared_passes import LocalStages
 from lodestone_serve.telemetry.metrics import Metrics
@@ -46,6 +47,7 @@ class App:
         encoders: The models, where they are elsewhere.
         generators: Guide engine -> what draws for it, elsewhere.
         fusion: What fuses the lists of queries, where it is elsewhere.
+        tagging: What tags single pictures, where it is elsewhere.
     """
 
     def __init__(
@@ -56,6 +58,7 @@ class App:
         encoders: DeploymentHandle[Any] | None = None,
         generators: Mapping[str, DeploymentHandle[Any]] | None = None,
         fusion: DeploymentHandle[Any] | None = None,
+        tagging: DeploymentHandle[Any] | None = None,
     ) -> None:
         self._host = host
         self._token = token or secrets.token_urlsafe(32)
@@ -63,17 +66,19 @@ class App:
         self._encoders = encoders
         self._generators = dict(generators or {})
         self._fusion = fusion
+        self._tagging = tagging
 
     def __serve_build_asgi_app__(self) -> FastAPI:
         """What Serve serves; its lifespan opens the home, and a replica is ready when it is open."""
         with self._host.noted():
             settings = self._host.prepare()
         metrics = self._metrics
-        encoders, generators, fusion = self._encoders, self._generators, self._fusion
+        encoders, generators = self._encoders, self._generators
+        fusion, tagging = self._fusion, self._tagging
 
         def stages(runtime: Runtime) -> RemoteStages:
             if encoders is not None:
-                return HandleStages(settings, encoders, generators, fusion)
+                return HandleStages(settings, encoders, generators, fusion=fusion, tagging=tagging)
             return LocalStages(runtime, observe=metrics.text_batch.observe, observe_pictures=metrics.picture_batch.observe)
 
         session = _AnnouncedSession(
@@ -111,12 +116,15 @@ class HandleStages:
         settings: Settings,
         encoders: DeploymentHandle[Any],
         generators: Mapping[str, DeploymentHandle[Any]],
+        *,
         fusion: DeploymentHandle[Any] | None = None,
+        tagging: DeploymentHandle[Any] | None = None,
     ) -> None:
         self._settings = settings
         self._encoders = StageCall(ENCODERS, encoders, again=True)
         self._generators = dict(generators)
         self._fusion = None if fusion is None else StageCall(FUSION, fusion, again=True)
+        self._tagging = None if tagging is None else StageCall(TAGGING, tagging, again=True)
 
     def encoder(self, projections: Mapping[str, Projection]) -> Encoder:
         """Return an encoder that calls the deployment of encoders."""
@@ -134,6 +142,10 @@ class HandleStages:
     def fuser(self) -> Fuser | None:
         """Return a fuser that calls the deployment of fusion; None where there is none."""
         return None if self._fusion is None else RemoteFuser(self._fusion)
+
+    def tagger(self, local: Tagger) -> Tagger:
+        """Return a tagger that calls the deployment of tagging, or the local one where there is none."""
+        return local if self._tagging is None else RemoteTagger(self._tagging)
 
 
 class _AnnouncedSession(ServingSession):

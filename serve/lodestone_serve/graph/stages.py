@@ -22,8 +22,9 @@ APP: Final = "App"
 INGRESS: Final = "Ingress"
 ENCODERS: Final = "Encoders"
 FUSION: Final = "Fusion"
+TAGGING: Final = "Tagging"
 APPLICATION: Final = "lodestone"
-OPTIONAL: Final[Mapping[str, str]] = {"fusion": FUSION}
+OPTIONAL: Final[Mapping[str, str]] = {"fusion": FUSION, "tagging": TAGGING}
 """Setting below `serve.graph` -> its deployment, for stages that run in the ingress by default."""
 # Engines that look something up in the collection or draw from a small file: a hop costs more than they do.
 AT_HOME: Final = frozenset({"exemplar", "prior"})

@@ -41,6 +41,7 @@ from lodestone_serve.routes.queries import queries_router
 from lodestone_serve.routes.runs import runs_router
 from lodestone_serve.routes.search import search_router
 from lodestone_serve.routes.streams import streams_router
+from lodestone_serve.routes.tagging import tagging_router
 from lodestone_serve.streaming.batch_search import Batches
 from lodestone_serve.streaming.streams import Streams
 from lodestone_serve.telemetry.metrics import Metrics
@@ -157,6 +158,7 @@ def _routers(
         search_router(services.search, metrics, fetcher),
         streams_router(services.search, streams),
         images_router(services.pictures),
+        tagging_router(services.tagging),
         corpora_router(services.corpora),
         directories_router(services.directories),
         queries_router(services.queries),

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from lodestone.generators.base import Generator
     from lodestone.home.runtime import Runtime
     from lodestone.query.encoder import LocalEncoder
-    from lodestone.query.stages import Encoder
+    from lodestone.query.stages import Encoder, Tagger
     from lodestone.spaces.base import Projection
 
 Item = TypeVar("Item")
@@ -161,6 +161,10 @@ class LocalStages:
 
     def fuser(self) -> None:
         """Return None: lists are fused in this process."""
+
+    def tagger(self, local: Tagger) -> Tagger:
+        """Return the local tagger: pictures are tagged in this process."""
+        return local
 
 
 async def _asked(lane: Lane[Item, Name], items: Sequence[Item], deadline: float | None) -> dict[Name, NDArray[np.float32]]:

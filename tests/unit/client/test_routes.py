@@ -30,6 +30,8 @@ CALLS: dict[str, Callable[[Lodestone], Any]] = {
     "search_many": lambda c: list(c.search_many(["a", "b"])),
     "similar": lambda c: c.similar(ID, SearchOptions(limit=3)),
     "by_picture": lambda c: c.by_picture(b"\x89PNG"),
+    "tag_picture": lambda c: c.tag_picture(b"\x89PNG"),
+    "tag_image": lambda c: c.tag_image(ID),
     "by_url": lambda c: c.by_url("https://pictures.example/a.jpg"),
     "image": lambda c: c.image(ID),
     "images": lambda c: c.images("family", 10, cursor="c"),

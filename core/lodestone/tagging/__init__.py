@@ -1,0 +1,1 @@
+"""Automatic tagging of single pictures: labels, technical quality and a safety score."""
