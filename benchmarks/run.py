@@ -67,7 +67,7 @@ def parts(scratch: Path) -> tuple[Part, ...]:
         Part("A warm query in this process", "query_latency"),
         Part("A warm query through the service", "serve_latency"),
         Part("What Serve's hops add, as one deployment and as a graph", "graph_overhead"),
-        Part("Fusion in the ingress and as a deployment", "graph_fusion"),
+        Part("Fusion and tagging in the ingress and as deployments", "graph_stages"),
         Part("The service at a given load", "service_load"),
         Part("The service at three times what saturates it", "service_overload"),
         Part("Model passes that callers share", "service_batching"),

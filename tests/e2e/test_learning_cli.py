@@ -134,6 +134,9 @@ def test_asking_again_names_what_moved(cli: Terminal) -> None:
     before = cli.asked("a picture of dots")
     last = before["hits"][-1]
     cli.good("tags", "add", "a picture of dots", last["path"])
+    by_file, by_id = (cli.data("tags", "suggest", given) for given in (last["path"], last["image_id"]))
+    assert by_file == by_id
+    assert by_file["quality"]["sharpness"] > 0
     told = cli.good("replay", before["query_id"][:8], "--fresh", "--local")
     assert "not identical: " in told
     assert last["path"] in told.replace("\n", "")

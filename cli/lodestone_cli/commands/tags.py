@@ -1,4 +1,4 @@
-"""Commands `lodestone tags …`: list, add, remove and undo tags of pictures."""
+"""Commands `lodestone tags …`: list, add, remove and undo tags of pictures, and suggest some."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from lodestone.errors import InvalidRequestError
+from lodestone.errors import InvalidRequestError, NotFoundError
 from lodestone_cli.command_context import CommandContext, printable
 from lodestone_cli.file_names import path_fields
 from lodestone_cli.naming import counted, id_among, is_id, short
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from rich.console import Console
 
-    from lodestone_schemas.api import TagPage
+    from lodestone_schemas.api import PictureTags, TagPage
 
 app = typer.Typer(help="Tags of pictures: those that searches left, and your own.", no_args_is_help=True)
 
@@ -77,6 +77,20 @@ def add(
         said = f"tagged {counted(len(tags) - kept, 'picture')} {tags[0].text!r}"
         said = had if kept == len(tags) else f"{said}, {kept:,} had it already" if kept else said
         context.emit(value, lambda console: console.print(printable(said), markup=False))
+
+
+@app.command()
+def suggest(
+    picture: Annotated[str, typer.Argument(help="A picture: a file, indexed or not, or the id of one.", show_default=False)],
+    home: HomeOption = None,
+    profile: ProfileOption = None,
+    output: OutputOption = Output.HUMAN,
+) -> None:
+    """Show what models find out about a picture: labels, sharpness and exposure, and whether it is safe. Nothing is kept."""
+    with CommandContext(home=home, profile=profile, output=output, purpose="lodestone tags", away=True) as context:
+        context.require_home()
+        tags = context.api.tag_image(picture.lower()) if is_id(picture) else context.api.tag_picture(_content(picture))
+        context.emit(tags.model_dump(mode="json"), lambda console: _print_suggested(console, tags))
 
 
 @app.command()
@@ -169,6 +183,30 @@ def _tags_named(context: CommandContext, names: list[str]) -> list[str]:
     while page := context.runtime.catalog.list_tags(offset=len(known), limit=_PAGE):
         known += [tag.tag_id for tag in page]
     return [id_among(name, known, what="tag", hint=hint) for name in names]
+
+
+def _content(name: str) -> bytes:
+    hint = "give a readable picture file, or an image id from a search"
+    path = Path(name).expanduser()
+    try:
+        if path.exists() and not path.is_file():  # a pipe would block for ever, a device never end
+            raise InvalidRequestError(f"{str(path)!r} is no file", hint=hint)
+        return path.read_bytes()
+    except FileNotFoundError as error:
+        raise NotFoundError(f"no file {str(path)!r}", hint=hint) from error
+    except OSError as error:
+        raise InvalidRequestError(f"cannot read {str(path)!r}: {error.strerror}", hint=hint) from error
+
+
+def _print_suggested(console: Console, tags: PictureTags) -> None:
+    labels = ", ".join(f"{label.text} ({label.similarity:.2f})" for label in tags.labels or ())
+    console.print(printable(f"labels: {labels or 'none'}"), markup=False)
+    quality = tags.quality
+    console.print(f"sharpness: {quality.sharpness:.0f}")
+    console.print(f"brightness: {quality.brightness:.2f}, contrast {quality.contrast:.2f}")
+    console.print(f"nearly black: {quality.shadows:.0%}, nearly white: {quality.highlights:.0%}")
+    if tags.safety is not None:
+        console.print(f"not safe: {tags.safety.not_safe:.0%} ({tags.safety.model})")
 
 
 def _add_paths(tags: list[dict[str, Any]], paths: Mapping[str, str]) -> None:
