@@ -70,7 +70,7 @@ class LoadPipeline:
     side: int
 
     def __call__(self, settings: EmbedSettings) -> SlicePipeline:
-        """Return the pipeline of one actor."""
+        """Return the pipeline with its pretended models."""
         bucket = Bucket(Latency(_READ_S, 0.0, 1e9, 10_000))
         settings = replace(settings, thumbnails=PretendedArea(bucket))
         gpu = PretendedGpu(self.rate, self.side)
@@ -86,7 +86,7 @@ class LoadTimed:
     rate: float
 
     def __call__(self, settings: EmbedSettings) -> TimedPipeline:
-        """Return the pipeline of one actor."""
+        """Return the pipeline with its pretended models."""
         return TimedPipeline(settings, self.rate)
 
 
@@ -106,15 +106,15 @@ class TimedPipeline:
         threading.Thread(target=self._work, daemon=True).start()
 
     def flow(self) -> AbstractContextManager[TimedPipeline]:
-        """Return the flow, which is this object."""
+        """Return the pipeline itself, which is its only flow."""
         return nullcontext(self)
 
     def admit(self, task: SliceTask) -> None:
-        """Take a task to work on."""
+        """Take a task to be finished by the clock."""
         self._tasks.put(task)
 
     def take(self) -> SliceReceipt:
-        """Return the next receipt."""
+        """Wait for the next receipt, and return it."""
         return self._done.get()
 
     def _work(self) -> None:
@@ -155,7 +155,7 @@ class Watched:
     def run(
         self, tasks: Iterable[SliceTask], report_progress: SliceProgressCallback = ignore_progress
     ) -> Iterator[SliceReceipt]:
-        """Pass the executor's receipts on.
+        """Pass the receipts of the executor on.
 
         Raises:
             SystemExit: a slice failed.
@@ -224,7 +224,7 @@ def run_once(load: LoadPipeline | LoadTimed, actors: int, pictures: int) -> Watc
 
 
 def measure(options: argparse.Namespace, report: Report) -> None:
-    """Measure both cases, one after the other."""
+    """Measure the driver with slices by the clock, and with the real pipeline."""
     cases = {
         TIMED: (LoadTimed(options.rate), options.rate, options.pictures),
         PIPELINE: (LoadPipeline(options.pipeline_rate, options.side), options.pipeline_rate, options.pipeline_pictures),

@@ -54,9 +54,9 @@ class RayActors:
         import ray
 
         # spread, so that a node that is lost costs few actors
-        options = {**self._share.options(), "max_restarts": 0, "max_concurrency": _THREADS, "scheduling_strategy": "SPREAD"}
-        make: Any = ray.remote(EmbedActor)
-        handle = make.options(**options).remote(self._settings, self._load)
+        options: dict[str, Any] = {"max_restarts": 0, "max_concurrency": _THREADS, "scheduling_strategy": "SPREAD"}
+        actor: Any = ray.remote(EmbedActor)
+        handle = actor.options(**self._share.options(), **options).remote(self._settings, self._load)
         self._started += 1
         self._actors[self._started] = _Running(handle, handle.hello.remote())
         return self._started

@@ -539,3 +539,12 @@ def test_aliases_point_at_one_collection(catalog: Catalog) -> None:
     aliases.delete("labels")
     aliases.delete("labels")
     assert catalog.alias_table().all() == {"bridge": "bridge-2"}
+
+
+def test_only_the_columns_that_are_named_are_written(catalog: Catalog) -> None:
+    _, root = make_root(catalog)
+    image = picture(root, "a.jpg")
+    catalog.add_images([image])
+    seen = replace(image, state=ImageState.ACTIVE, width=640, size=image.size + 1)
+    catalog.update_images([seen], columns=("state", "width"))
+    assert catalog.images([image.image_id]) == {image.image_id: replace(seen, size=image.size)}

@@ -10,10 +10,11 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, fields
 from datetime import datetime
+from functools import cache
 from operator import attrgetter
 from typing import Any
 
-from sqlalchemy import ColumnElement, Connection, Row, bindparam, delete, exists, func, select, update
+from sqlalchemy import ColumnElement, Connection, Row, Update, bindparam, delete, exists, func, select, update
 
 from lodestone.catalog import tables
 from lodestone.catalog.database.engine import CatalogBase
@@ -29,6 +30,7 @@ _NAMES = tuple(field.name for field in fields(ImageRecord))
 _VALUES = attrgetter(*_NAMES)
 _STATE = _NAMES.index("state")
 _ID = _NAMES.index("image_id")
+_CHANGEABLE = tuple(name for name in _NAMES if name != "image_id")
 IMAGE_COLUMNS = tuple(tables.images.c[name] for name in _NAMES)
 _BY_ID = select(*IMAGE_COLUMNS).where(tables.images.c.image_id.in_(bindparam("ids", expanding=True)))  # compiled once
 
@@ -210,8 +212,15 @@ class ImageRows(CatalogBase):
 
         return self._write(change) if records else 0
 
-    def update_images(self, records: Sequence[ImageRecord], *, gone: Sequence[str] = (), edited: Iterable[str] = ()) -> None:
-        """Replace whole rows by image id, in one transaction; pass some thousands at a time.
+    def update_images(
+        self,
+        records: Sequence[ImageRecord],
+        *,
+        gone: Sequence[str] = (),
+        edited: Iterable[str] = (),
+        columns: tuple[str, ...] = _CHANGEABLE,
+    ) -> None:
+        """Replace rows by image id, in one transaction; pass some thousands at a time.
 
         A picture may take the uri of another of the batch, or that of a gone picture, whose row it then replaces.
 
@@ -219,6 +228,7 @@ class ImageRows(CatalogBase):
             records: Pictures as they are now.
             gone: Ids of other pictures, which are marked gone before; unknown ones are ignored.
             edited: Ids of those of the pictures that have other content and so leave their groups of copies.
+            columns: Those that may have changed; the others are not written, which saves the work on their indexes.
 
         Raises:
             NotFoundError: A picture is unknown.
@@ -242,7 +252,10 @@ class ImageRows(CatalogBase):
                 )
             moved = [r for r in records if (r.root_id, r.uri) != (before[r.image_id].root_id, before[r.image_id].uri)]
             _free_uris(connection, moved)
-            connection.execute(_UPDATE, [{f"new_{name}": value for name, value in _row(record).items()} for record in records])
+            written = ("image_id", *columns)
+            connection.execute(
+                _update(columns), [{f"new_{name}": _value(record, name) for name in written} for record in records]
+            )
             self._follow_up(connection, records, before)
 
         self._write(change)
@@ -303,11 +316,17 @@ class _FormerRow:
         return self.state in DEAD or (self.root_id, self.uri, self.taken_at) != (record.root_id, record.uri, record.taken_at)
 
 
-_UPDATE = (
-    update(tables.images)
-    .where(tables.images.c.image_id == bindparam("new_image_id"))
-    .values({name: bindparam(f"new_{name}") for name in _NAMES if name != "image_id"})
-)
+@cache
+def _update(columns: tuple[str, ...]) -> Update:
+    return (
+        update(tables.images)
+        .where(tables.images.c.image_id == bindparam("new_image_id"))
+        .values({name: bindparam(f"new_{name}") for name in columns})
+    )
+
+
+def _value(record: ImageRecord, name: str) -> Any:  # noqa: ANN401 - of any column
+    return record.state.value if name == "state" else getattr(record, name)
 
 
 def _row(record: ImageRecord) -> dict[str, Any]:

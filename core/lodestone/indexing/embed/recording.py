@@ -22,6 +22,7 @@ from lodestone.files.area import FileArea
 from lodestone.indexing.tasks import EMBEDDED_SOURCES, META_PART, SliceReceipt
 
 _PLAIN = ("width", "height", "format", "taken_at")
+_WRITTEN = ("state", *_PLAIN, *PHOTO_FACTS, "metadata_version")
 _READ = ("image_id", *_PLAIN, *PHOTO_FACTS, "metadata_version", "captions", "error_code", "error_message")
 
 
@@ -81,7 +82,7 @@ def _record_meta(catalog: Catalog, embeddings: FileArea, meta: Receipt, run_id: 
     for root_id, uris in fine.items():
         catalog.clear_failures(root_id, uris)
     catalog.add_failures(failures)
-    catalog.update_images(updates)
+    catalog.update_images(updates, columns=_WRITTEN)
     return RecordedSlice(active=len(updates) - len(failures), failed=len(failures))
 
 

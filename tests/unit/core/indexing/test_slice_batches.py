@@ -1,0 +1,128 @@
+"""Slices are handed out in one stream: waves end and failed slices come again while others are in flight."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+import pytest
+
+from lodestone.catalog.catalog import Catalog
+from lodestone.catalog.identity import mint_image_id
+from lodestone.catalog.records import ImageRecord, ImageState
+from lodestone.errors import SourceError, WorkerDiedError
+from lodestone.files.opening import open_area
+from lodestone.indexing.embed.slice_batches import SliceBatches, SliceBatchLimits
+from lodestone.indexing.embed.slicing import plan_slices
+from lodestone.indexing.heartbeat import Heartbeat
+from lodestone.indexing.progress import silent
+from lodestone.indexing.tasks import (
+    SliceParts,
+    SliceProgressCallback,
+    SliceReceipt,
+    SliceTask,
+    ignore_progress,
+)
+
+SLICES, IN_FLIGHT = 12, 3
+
+
+class Workers:
+    """Has three slices in flight, and ends the oldest of them when the next one is asked for."""
+
+    def __init__(self, errors: dict[int, Exception] | None = None, most_in_pass: int = 0) -> None:
+        self.calls = 0
+        self.begun: list[SliceTask] = []
+        self.in_flight: deque[SliceTask] = deque()
+        self._errors = errors or {}
+        self._most_in_pass = most_in_pass
+
+    def start(self) -> None: ...
+
+    def close(self) -> None: ...
+
+    def run(
+        self, tasks: Iterable[SliceTask], report_progress: SliceProgressCallback = ignore_progress
+    ) -> Iterator[SliceReceipt]:
+        self.calls += 1
+        for task in tasks:
+            self.begun.append(task)
+            self.in_flight.append(task)
+            if len(self.in_flight) == IN_FLIGHT:
+                yield self._receipt()
+        while self.in_flight:
+            yield self._receipt()
+
+    def _receipt(self) -> SliceReceipt:
+        task = self.in_flight.popleft()
+        error = self._errors.pop(self.begun.index(task), None)
+        return SliceReceipt(task.slice_id, (), error=error, worker="w:1", most_in_pass=self._most_in_pass)  # type: ignore[arg-type]
+
+
+@pytest.fixture
+def catalog(tmp_path: Path) -> Iterator[Catalog]:
+    """Twelve slices of two pictures each that wait to be embedded."""
+    with Catalog.open(tmp_path / "catalog.sqlite") as catalog:
+        corpus = catalog.ensure_corpus("default")
+        root = catalog.ensure_root(corpus.corpus_id, "s3://bucket/pictures", kind="object")
+        catalog.add_images(
+            [
+                ImageRecord(
+                    image_id=mint_image_id(corpus.corpus_id, root.name, f"{number}.jpg"),
+                    corpus_id=corpus.corpus_id,
+                    root_id=root.root_id,
+                    uri=f"{number}.jpg",
+                    hash="0" * 64,
+                    size=1,
+                    mtime_ns=1,
+                    state=ImageState.PENDING,
+                )
+                for number in range(2 * SLICES)
+            ]
+        )
+        plan_slices(catalog, corpus.corpus_id, size=2, workers=1, again=(), run_id="")
+        yield catalog
+
+
+def embed(catalog: Catalog, folder: Path, workers: Workers, waves: list[int], **limits: float) -> SliceBatches:
+    corpus = catalog.ensure_corpus("default")
+    run = catalog.start_run("index", corpus.corpus_id)
+    given = SliceBatchLimits(**{"backoff": 0.0, **limits})  # type: ignore[arg-type]
+    with Heartbeat(catalog, run.run_id) as heartbeat:
+        batches = SliceBatches(
+            catalog, open_area(folder), corpus.corpus_id, run.run_id, SliceParts("captions"), heartbeat, silent, given
+        )
+        batches.run(workers, rows=2 * SLICES, after_wave=lambda: waves.append(len(workers.in_flight)))
+    return batches
+
+
+def test_workers_are_full_when_a_wave_ends(catalog: Catalog, tmp_path: Path) -> None:
+    workers, waves = Workers(), []  # type: ignore[var-annotated]
+    embed(catalog, tmp_path, workers, waves, slices=4)
+    assert len(workers.begun) == SLICES
+    assert workers.calls == 1
+    assert waves == [IN_FLIGHT - 1] * 2  # between three waves, and none after the last
+
+
+def test_a_slice_that_failed_comes_again_before_the_others_are_done(catalog: Catalog, tmp_path: Path) -> None:
+    workers = Workers({1: SourceError("no answer"), 2: WorkerDiedError("it died", beside=1)})
+    batches = embed(catalog, tmp_path, workers, [])
+    assert workers.calls == 1
+    assert len(workers.begun) == SLICES + 2
+    again = [task for task in workers.begun if task.attempt == 2]
+    assert [task.slice_id for task in again] == [workers.begun[1].slice_id, workers.begun[2].slice_id]
+    assert [task.alone for task in again] == [False, True]
+    assert max(workers.begun.index(task) for task in again) < SLICES
+    assert (batches.retries, batches.deaths) == (2, 1)
+
+
+def test_the_last_slice_that_fails_is_tried_again_after_its_pause(catalog: Catalog, tmp_path: Path) -> None:
+    workers = Workers({SLICES - 1: SourceError("no answer"), SLICES: SourceError("no answer")})
+    batches = embed(catalog, tmp_path, workers, [], backoff=0.01)
+    assert [task.attempt for task in workers.begun[SLICES - 1 :]] == [1, 2, 3]
+    assert batches.retries == 2
+
+
+def test_the_smallest_pass_that_a_gpu_had_memory_for_is_known(catalog: Catalog, tmp_path: Path) -> None:
+    assert embed(catalog, tmp_path, Workers(most_in_pass=64), []).most_in_pass == 64
