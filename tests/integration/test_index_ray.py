@@ -21,10 +21,14 @@ from tests.support.home import image_ids, open_runtime, vectors_of
 from tests.support.models import model_context
 from tests.support.pictures import write_bad_files, write_photos
 
+from lodestone.catalog.records import AttemptState
 from lodestone.errors import ConfigurationError, ModelUnavailableError, OutOfSpaceError
 from lodestone.files.area import FileArea
 from lodestone.files.opening import open_area
 from lodestone.indexing.embed.slice_pipeline import SlicePipeline
+from lodestone.indexing.faults import VARIABLE
+from lodestone.indexing.run.index_run import index_paths
+from lodestone.indexing.run.report import IndexRequest
 from lodestone.indexing.tasks import EmbedSettings, SliceReceipt, SliceRow, SliceTask
 from lodestone.sources.folders import hash_file
 from lodestone_jobs.embed_actor import EmbedActor, load_pipeline
@@ -79,6 +83,30 @@ def test_a_worker_that_dies_costs_nothing(ray_cluster: None, tmp_path: Path) -> 
         killer.join()
     assert killed, "no worker was killed"
     assert report.images == len(vectors) == 160
+
+
+def deadly_pipeline(settings: EmbedSettings) -> SlicePipeline:
+    """The pipeline of an actor in which one picture ends whichever process decodes it."""
+    os.environ[VARIABLE] = "picture:000013.jpg"
+    return load_pipeline(settings)
+
+
+@pytest.mark.slow
+def test_a_picture_that_kills_its_workers_becomes_a_failure_and_its_neighbours_are_embedded(
+    ray_cluster: None, tmp_path: Path
+) -> None:
+    write_photos(tmp_path / "photos", 24)
+
+    def pool(settings: EmbedSettings, workers: int) -> RayExecutor:
+        return RayExecutor(settings, workers, load=deadly_pipeline)
+
+    with open_runtime(tmp_path, executor="ray", workers=2, backoff_s=0) as runtime:
+        report = index_paths(runtime, IndexRequest((tmp_path / "photos",)), pool=pool)
+        assert report.images == 23
+        assert [(failure.uri, failure.code) for failure in runtime.catalog.failures()] == [("000013.jpg", "kills_worker")]
+        died = {attempt.slice_id for attempt in runtime.catalog.attempts() if attempt.state is AttemptState.DIED}
+        isolated = [slice_id for slice_id in died if len(list(runtime.catalog.attempts(slice_id=slice_id))) > 2]
+        assert len(isolated) == 1  # its neighbours in the dead actor were embedded at their second attempt
 
 
 @pytest.mark.slow
