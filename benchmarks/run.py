@@ -55,6 +55,7 @@ def parts(scratch: Path) -> tuple[Part, ...]:
             (*index, "--profile", "--pictures", "1000"),
         ),
         Part("Feeding a fast GPU from an object store, pretended", "feed", ("--single",)),
+        Part("One driver and eight fast GPUs, pretended", "cluster_feed"),
         Part("Resuming an index run", "index_resume", index),
         Part("Memory of the driver", "driver_memory", index[:2]),
         Part("Running again over 100,000 unchanged files", "unchanged"),
