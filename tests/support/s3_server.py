@@ -1,10 +1,13 @@
-"""A real S3 server on loopback (moto's), with a gate before it that refuses as S3 does: denied, expired."""
+"""A real S3 server on loopback (moto's), with a gate before it that fails as S3 does: denied, expired, throttled, cut, late."""
 
 from __future__ import annotations
 
 import logging
 import os
+import socket
+import struct
 import threading
+import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -12,6 +15,7 @@ from typing import Any
 from unittest import mock
 
 _DENIED = ("403 Forbidden", "AccessDenied", "Access Denied")
+_SLOW_DOWN = ("503 Slow Down", "SlowDown", "Please reduce your request rate.")
 _EXPIRED = ("400 Bad Request", "ExpiredToken", "The provided token has expired.")
 
 
@@ -23,6 +27,9 @@ class S3Server:
         client: boto3's client for it.
         requests: (method, path, query) of every request since it was emptied last.
         deny: Told (method, key) of each read of an object; true refuses it as a policy would.
+        fault: Told (method, key) of each request for an object; what it returns happens to that request: `slow` refuses it with
+            503 SlowDown, `reset` cuts the connection, `stall` answers seconds later, None does nothing.
+        stall_seconds: How much later.
         lives: Requests that are still answered before the credentials expire; None for ever.
     """
 
@@ -30,6 +37,8 @@ class S3Server:
     client: Any = None
     requests: list[tuple[str, str, str]] = field(default_factory=list)
     deny: Callable[[str, str], bool] = lambda _method, _key: False
+    fault: Callable[[str, str], str | None] = lambda _method, _key: None
+    stall_seconds: float = 3.0
     lives: int | None = None
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
@@ -61,6 +70,16 @@ class S3Server:
                 if self.lives < 0:
                     return _EXPIRED
         key = path.strip("/").partition("/")[2]
+        fault = self.fault(method, key) if key else None
+        if fault == "reset":
+            connection = environ["werkzeug.socket"]
+            connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+            connection.shutdown(socket.SHUT_RDWR)
+            raise ConnectionResetError  # which werkzeug takes for the client's
+        if fault == "stall":
+            time.sleep(self.stall_seconds)
+        if fault == "slow":
+            return _SLOW_DOWN
         return _DENIED if key and method in {"GET", "HEAD"} and self.deny(method, key) else None
 
 
