@@ -80,6 +80,22 @@ def test_they_are_repeated_for_those_who_only_search_too(optimizing: tuple[Vecto
 
 
 @pytest.mark.server
+def test_points_that_another_process_wrote_again_are_not_deleted_again(
+    optimizing: tuple[VectorStore, QdrantClient],
+) -> None:
+    store, client = optimizing
+    store.delete(SPEC.name, POINTS.ids[:100])
+    with store.written_elsewhere(SPEC.name, POINTS.ids[:40]):
+        batch = models.Batch(
+            ids=list(POINTS.ids[:40]), vectors=POINTS.vectors[:40].tolist(), payloads=list(map(dict, POINTS.payloads[:40]))
+        )
+        client.upsert(SPEC.name, batch, wait=True)
+    break_off(client)
+    wait_for(client, models.CollectionStatus.GREEN)
+    assert {point_id for batch in store.scroll(SPEC.name) for point_id in batch.ids} == {*POINTS.ids[:40], *POINTS.ids[100:]}
+
+
+@pytest.mark.server
 def test_what_is_not_repeated_yet_when_a_store_is_closed_is_repeated_then(
     optimizing: tuple[VectorStore, QdrantClient], monkeypatch: pytest.MonkeyPatch
 ) -> None:
