@@ -1,6 +1,6 @@
 """Points that several loaders load a second into a Qdrant cluster of three nodes, beside one loader.
 
-    python -m benchmarks.indexing.load_nodes [--points 30000] [--dim 512] [--latency-ms 40] [--rounds 3]
+    python -m benchmarks.indexing.load_nodes [--points 60000] [--dim 512] [--latency-ms 40] [--rounds 3]
 
 Loaders are Ray tasks, as in an index run on a cluster. Each reads slices, projects them and upserts a piece at a time
 (`store.writers = 1`). All of it runs on this machine, so that few cores would be the limit and not the loaders' waiting. Each
@@ -91,7 +91,7 @@ def measure(options: argparse.Namespace, report: Report) -> None:
 
 def add_options(parser: argparse.ArgumentParser) -> None:
     """Declare the options of the command line."""
-    parser.add_argument("--points", type=int, default=30_000)
+    parser.add_argument("--points", type=int, default=60_000)
     parser.add_argument("--dim", type=int, default=512)
     parser.add_argument("--latency-ms", type=float, default=40.0, help="delay of each node's answers; 0 for none")
     parser.add_argument("--rounds", type=int, default=3)

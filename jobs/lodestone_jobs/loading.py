@@ -56,6 +56,7 @@ class TaskLoader:
         self._embeddings = embeddings
         self._ray_host = ray_host
         self._here = StoreLoader(store, embeddings)
+        self._task: Any = None  # `load_group` as Ray runs it
         self._makers: dict[str, Any] = {}  # collection -> reference to its maker in Ray's object store
         self._lock = threading.Lock()
         self._lost = False
@@ -82,13 +83,13 @@ class TaskLoader:
     def _on_a_node(self, maker: PointMaker, group: LoadGroup) -> int | LodestoneError:
         import ray
 
-        with self._lock:
+        with self._lock:  # sent once, not with each group
+            if self._task is None:
+                self._task = ray.remote(num_cpus=0, max_retries=_RETRIES, scheduling_strategy="SPREAD")(load_group)
             if group.collection not in self._makers:
-                self._makers[group.collection] = ray.put(maker)  # sent once, not with each group
-        task = ray.remote(num_cpus=0, max_retries=_RETRIES, scheduling_strategy="SPREAD")(load_group)
-        outcome: int | LodestoneError = ray.get(
-            task.remote(self._server, self._embeddings, self._makers[group.collection], group)
-        )
+                self._makers[group.collection] = ray.put(maker)
+        reference = self._task.remote(self._server, self._embeddings, self._makers[group.collection], group)
+        outcome: int | LodestoneError = ray.get(reference)
         return outcome
 
 

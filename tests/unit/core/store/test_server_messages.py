@@ -19,6 +19,7 @@ PAYLOADS: list[dict[str, Any]] = [
     {"corpus": "a", "root": "a", "folders": [], "taken_at": -5},
     {"number": 1, "truth": True, "real": 1.0, "none": None, "zero": 0, "large": 2**62, "small": -(2**62)},
     {"mixed": ["1", 1, True, 1.5, None], "ones": [1], "truths": [True], "texts": ["1"], "text": "1"},
+    *({"same": [value]} for value in (1, True, 1.0, "1")),  # the first three are one key of a dictionary
     {"nested": {"a": {"b": [1, {"c": "d"}]}}, "x" * 200: "y" * 20_000},
 ]
 
