@@ -33,6 +33,7 @@ BENCHMARKS: Final[Mapping[str, str]] = {
     "service_disturbed": "benchmarks.service.service_disturbed",
     "service_load": "benchmarks.service.service_load",
     "service_overload": "benchmarks.service.service_overload",
+    "service_peer": "benchmarks.service.service_peer",
     "service_scaling": "benchmarks.service.service_scaling",
     "exemplars": "benchmarks.learning.exemplars",
     "gate": "benchmarks.learning.gate",

@@ -67,6 +67,7 @@ def parts(scratch: Path) -> tuple[Part, ...]:
         Part("Memory of the index job", "index_throughput", (*index, "--memory", "1000", "10000")),
         Part("A warm query in this process", "query_latency"),
         Part("A warm query through the service", "serve_latency"),
+        Part("Sixteen clients, beside the smallest server that could be written", "service_peer"),
         Part("What Serve's hops add, as one deployment and as a graph", "graph_overhead"),
         Part("Fusion and tagging in the ingress and as deployments", "graph_stages"),
         Part("The service at a given load", "service_load"),

@@ -168,7 +168,7 @@ def running(flags: Mapping[str, Any], *, host: Host = "serve") -> Iterator[Runni
             env={**os.environ, "PYTHONUNBUFFERED": "1"},
         )
         try:
-            yield Running(process, _url(process, path), path)
+            yield Running(process, started_url(process, path), path)
         finally:
             process.send_signal(signal.SIGTERM)
             try:
@@ -178,7 +178,8 @@ def running(flags: Mapping[str, Any], *, host: Host = "serve") -> Iterator[Runni
                 process.wait()
 
 
-def _url(process: subprocess.Popen[str], output: Path) -> str:
+def started_url(process: subprocess.Popen[str], output: Path) -> str:
+    """Return the address that a server prints when it is ready; raises as `running`."""
     until = time.monotonic() + START_S
     while time.monotonic() < until and process.poll() is None:
         for line in output.read_text(encoding="utf-8", errors="replace").splitlines():

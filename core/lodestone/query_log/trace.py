@@ -23,7 +23,8 @@ from lodestone_schemas.api import GateDecision, GuideInfo
 
 FORMAT: Final = 1
 Kind = Literal["words", "similar", "picture"]
-_QUICK: Final = 1  # zlib level: ids and floats hardly shrink further
+_QUICK: Final = 1  # zlib level: ids hardly shrink further
+_ZLIB_HEADER: Final = b"\x78\x01"  # deflate, a window of 32 kB, the quickest level (RFC 1950)
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,7 +136,7 @@ class Trace:
         }
         text = json.dumps(header, ensure_ascii=False, default=str).encode("utf-8", "surrogatepass")
         arrays = {**packed.arrays, "header": np.frombuffer(text, np.uint8)}
-        return zlib.compress(save(arrays), _QUICK)
+        return _compressed(save(arrays), plain=[array for array in arrays.values() if array.dtype.kind == "f"])
 
     @classmethod
     def from_bytes(cls, data: bytes) -> Trace:
@@ -188,6 +189,31 @@ def load_trace(catalog: TraceReader, query_id: str, visibility: Visibility = EVE
     if not (visibility.owns(trace.owner) and visibility.covers(trace.plan.get("corpora"))):
         raise no_query(query_id)
     return trace
+
+
+def _compressed(data: bytes, *, plain: Sequence[NDArray[Any]]) -> bytes:
+    """Return a zlib stream of safetensors data in which numbers with fractions are stored as they are.
+
+    They would take four fifths of the time and become a tenth smaller.
+
+    Args:
+        data: Header and arrays; safetensors puts the widest numbers first, so those with fractions begin behind the header.
+        plain: The arrays of numbers with fractions.
+    """
+    start = 8 + int.from_bytes(data[:8], "little")
+    end = start + sum(array.nbytes for array in plain)
+    shrunk, stored = (zlib.compressobj(level, zlib.DEFLATED, -zlib.MAX_WBITS) for level in (_QUICK, 0))
+    stream = (
+        _ZLIB_HEADER,
+        shrunk.compress(data[:start]),
+        shrunk.flush(zlib.Z_FULL_FLUSH),
+        stored.compress(data[start:end]),
+        stored.flush(zlib.Z_FULL_FLUSH),
+        shrunk.compress(data[end:]),
+        shrunk.flush(zlib.Z_FINISH),
+        zlib.adler32(data).to_bytes(4, "big"),
+    )
+    return b"".join(stream)
 
 
 class _Packed:

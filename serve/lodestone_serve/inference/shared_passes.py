@@ -53,6 +53,11 @@ class Passes:
         """Passes over pictures at once: where each has its own, two a core, so that none waits while the next is handed out."""
         return 2 * self.parallel if self.pictures == 1 else self.parallel
 
+    @property
+    def parallel_texts(self) -> int:
+        """Passes over texts at once: half of the cores, since queries keep the others busy. Fewer passes share more texts."""
+        return max(1, self.parallel // 2)
+
     @classmethod
     def here(cls, *, threads: int = 0) -> Passes:
         """What suits this machine.
@@ -85,8 +90,8 @@ class SharedEncoder:
     ) -> None:
         self._inner = inner
         self._passes = passes or Passes.here()
-        most, parallel, eyes = self._passes.pictures, self._passes.parallel, self._passes.parallel_pictures
-        self._texts: Lane[str, tuple[str, str]] = Lane(self._encode, most=MOST_TEXTS, parallel=parallel, observe=observe)
+        most, words, eyes = self._passes.pictures, self._passes.parallel_texts, self._passes.parallel_pictures
+        self._texts: Lane[str, tuple[str, str]] = Lane(self._encode, most=MOST_TEXTS, parallel=words, observe=observe)
         self._pictures: Lane[Pixels, str] = Lane(inner.embed, most=most, parallel=eyes, observe=observe_pictures)
 
     @property

@@ -40,7 +40,8 @@ def page_of(limit: int, offset: int, cursor: str | None) -> PageRequest:
     return PageRequest(limit, offset, cursor)
 
 
-def _page(
+# Coroutines although they wait for nothing: FastAPI sends plain functions to a thread, for each request.
+async def _page(
     limit: Annotated[int, Query(ge=1, le=MAX_LIMIT, description="Rows a page.")] = 50,
     offset: Annotated[int, Query(ge=0, le=MAX_LIST_OFFSET, description="Rows to skip.")] = 0,
     cursor: Annotated[str | None, Query(max_length=MAX_CURSOR_CHARS, description=CURSOR_DESCRIPTION)] = None,
@@ -73,7 +74,7 @@ class Fields:
     def __init__(self, model: type[BaseModel]) -> None:
         self._model = model
 
-    def __call__(
+    async def __call__(
         self, fields: Annotated[str | None, Query(max_length=MAX_FIELDS_CHARS, description=FIELDS_DESCRIPTION)] = None
     ) -> FieldSelection:
         """Return the selection; all members where the parameter is missing."""

@@ -6,21 +6,24 @@ import os
 import shutil
 import subprocess
 import sys
+import threading
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import numpy as np
 import pytest
+from tests.support.homes import wait_until
 from tests.support.points import clustered, make_points, point_id
 
 from lodestone.config.store import StoreSettings
 from lodestone.errors import OutOfSpaceError, UnknownNameError
 from lodestone.store.aliases import JsonAliasTable
-from lodestone.store.base import Between, Filter, HasId, MatchAny, PointBatch, VectorQuery
+from lodestone.store.base import Between, Filter, HasId, MatchAny, PointBatch, VectorQuery, Vectors
 from lodestone.store.edge import matrix_file, matrix_keeper
 from lodestone.store.edge.collection import EdgeCollection
 from lodestone.store.edge.columns import Columns
-from lodestone.store.edge.matrix import VectorMatrix
+from lodestone.store.edge.matrix import SharedProducts, VectorMatrix, View
 from lodestone.store.edge.matrix_file import MATRIX_FILE
 from lodestone.store.edge.matrix_keeper import MatrixPolicy
 from lodestone.store.edge.store import EdgeStore
@@ -416,3 +419,65 @@ def test_a_store_that_can_only_be_read_has_its_matrices(opened: Opener, tmp_path
     copied = EdgeCollection(tmp_path / "copied" / "collections" / SPEC.name, MatrixPolicy(after=1_000))
     assert len(copied.matrix() or ()) == 300
     copied.close()
+
+
+@pytest.mark.parametrize("wanted", [1, 7, 9, 16, 23])
+def test_products_are_those_of_the_vectors_asked_for_in_blocks_of_any_size(wanted: int) -> None:
+    rng = np.random.default_rng(0)
+    blocks = tuple(rng.standard_normal((rows, 24)).astype(np.float32) for rows in (5_000, 3, 700))
+    vectors = rng.standard_normal((wanted, 24)).astype(np.float32)
+    products = View(blocks, None, 1.0).products(vectors)
+    np.testing.assert_allclose(products, vectors @ np.concatenate(blocks).T, rtol=1e-4, atol=1e-4)
+
+
+def test_calls_that_wait_for_a_multiplication_share_the_next_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Those of another collection's rows have one of their own, and each call gets its own products."""
+    rng = np.random.default_rng(0)
+    views = [View((rng.standard_normal((100, 8)).astype(np.float32),), None, 1.0) for _ in range(2)]
+    asked = [(views[number == 5], rng.standard_normal((2, 8)).astype(np.float32)) for number in range(7)]
+    begun, go_on, products = threading.Event(), threading.Event(), View.products
+    sizes: list[int] = []
+
+    def slow(view: View, vectors: Vectors) -> Vectors:
+        begun.set()
+        assert go_on.wait(60)
+        sizes.append(len(vectors))
+        return products(view, vectors)
+
+    monkeypatch.setattr(View, "products", slow)
+    shared = SharedProducts()
+    with ThreadPoolExecutor(len(asked)) as threads:
+        calls = [threads.submit(shared.products, *asked[0])]
+        assert begun.wait(60)
+        calls += [threads.submit(shared.products, *one) for one in asked[1:]]
+        wait_until(lambda: shared.waiting == len(asked) - 1)
+        go_on.set()
+        answers = [call.result(60) for call in calls]
+    assert sorted(sizes) == [2, 2, 10]
+    for (view, vectors), answer in zip(asked, answers, strict=True):
+        np.testing.assert_allclose(answer, products(view, vectors), rtol=1e-5, atol=1e-5)
+
+
+def test_a_shared_multiplication_that_fails_leaves_the_others_their_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    rng = np.random.default_rng(0)
+    view = View((rng.standard_normal((100, 8)).astype(np.float32),), None, 1.0)
+    vectors = rng.standard_normal((3, 1, 8)).astype(np.float32)
+    begun, go_on, products = threading.Event(), threading.Event(), View.products
+
+    def short_of_memory(view: View, vectors: Vectors) -> Vectors:
+        begun.set()
+        assert go_on.wait(60)
+        if len(vectors) > 1:
+            raise MemoryError
+        return products(view, vectors)
+
+    monkeypatch.setattr(View, "products", short_of_memory)
+    shared = SharedProducts()
+    with ThreadPoolExecutor(3) as threads:
+        calls = [threads.submit(shared.products, view, vectors[0])]
+        assert begun.wait(60)
+        calls += [threads.submit(shared.products, view, one) for one in vectors[1:]]
+        wait_until(lambda: shared.waiting == 2)
+        go_on.set()
+        ended = [call.exception(60) for call in calls]
+    assert sorted(map(type, ended), key=str) == [MemoryError, type(None), type(None)]
