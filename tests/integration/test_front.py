@@ -109,7 +109,9 @@ def test_a_full_service_is_refused_by_the_proxy_and_counted_by_the_replica(
     service: Service, pictures: ImageServer, http: httpx.Client
 ) -> None:
     """The replica is stopped while it is asked, so that whatever is answered comes from the proxy."""
-    assert http.post("/v1/search", json={**SOON, "deadline_ms": 10_000}).status_code == 200
+    answer = http.post("/v1/search", json={**SOON, "deadline_ms": 10_000})
+    assert answer.status_code == 200
+    assert not [name for name in answer.headers if name.startswith("x-lodestone")], "proxy and replica talk among themselves"
     process, before = replica(service), refusals(http)
     drawing = {"model": "drawn", "prompt": "a boat", "deadline_ms": 15_000}
     with ThreadPoolExecutor(2) as pool:
