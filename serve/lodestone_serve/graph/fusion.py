@@ -1,6 +1,6 @@
 """The deployment `Fusion`, which fuses the lists of queries, and the adapter through which the engine calls it.
 
-It is off by default: what it takes from the ingress is less work than sending the lists there (docs/adr/0015). Lists travel as
+It is off by default: what it takes from the ingress is less work than sending the lists there (docs/adr/0017). Lists travel as
 arrays: each id once, and for every list the rows of its ids. The fused ranking is that of one process, to the bit. When the
 deployment is missing, full or late, the ingress fuses by itself, so that no answer depends on it.
 """

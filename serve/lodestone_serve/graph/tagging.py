@@ -1,6 +1,6 @@
 """The deployment `Tagging`, which tags single pictures with models of its own, and the adapter through which it is called.
 
-It is off by default, because the ingress, or its `Encoders`, has the models anyway (docs/adr/0015). As a deployment, many
+It is off by default, because the ingress, or its `Encoders`, has the models anyway (docs/adr/0017). As a deployment, many
 uploads to be tagged share neither processor nor queue with searches. The file's content is sent as it is: it is decoded there.
 """
 
