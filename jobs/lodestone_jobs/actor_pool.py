@@ -145,6 +145,10 @@ class ActorPool:
         """Return whether no task waits or is in flight."""
         return not self._waiting and self._inbox.empty() and not any(actor.tasks for actor in self._actors.values())
 
+    def start(self) -> None:
+        """Ask for the actors, which load their models meanwhile, and return at once."""
+        self._look_around()
+
     def step(self, seconds: float) -> list[Event]:
         """Supply the actors, wait for news of them, and return receipts and progress.
 

@@ -70,16 +70,21 @@ class RayExecutor:
         self._failure: BaseException | None = None
 
     def start(self) -> None:
-        """Start Ray in a thread, because it takes seconds in which the driver can continue to scan for files."""
+        """Start Ray and the actors in a thread: that takes seconds, in which the driver can continue to scan for files."""
         if self._host is None:
             self._host = threading.Thread(target=self._hold_ray, name="ray-host", daemon=True)
             self._host.start()
 
     def _hold_ray(self) -> None:
-        """Start Ray, and wait until it is to stop: its processes end with the thread that started them (PR_SET_PDEATHSIG)."""
+        """Start Ray and the actors, and wait until they are to stop.
+
+        Ray's processes end with the thread that started them (PR_SET_PDEATHSIG).
+        """
         try:
             if self._is_ours:
                 self._ray.start()
+            self._pool = self._new_pool()
+            self._pool.start()
         except BaseException as error:  # noqa: BLE001 - raised again where it can be handled, by `run`
             self._failure = error
         self._ready.set()

@@ -280,3 +280,15 @@ def test_closing_stops_every_actor() -> None:
     pool.close()
     pool.close()
     assert sorted(host.stopped) == [1, 2]
+
+
+def test_actors_start_before_there_is_a_slice_and_the_wait_for_them_begins_with_the_first_step() -> None:
+    host = FakeHost(0)
+    pool = pool_of(host, Bounds(2, 2), patience=10.0)
+    pool.start()
+    assert host.started == 2
+    host.time += 1000.0  # the driver lists files
+    pool.step(0)
+    host.room = 2
+    pool.step(0)
+    assert pool.wanted() == 6
