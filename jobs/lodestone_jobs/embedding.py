@@ -5,8 +5,9 @@ See docs/adr/0014-own-actors.md.
 
 from __future__ import annotations
 
+import math
 import threading
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
@@ -26,9 +27,10 @@ from lodestone.indexing.tasks import (
 from lodestone_jobs.actor_pool import ActorPool
 from lodestone_jobs.cluster import JoinedRay, LocalRay, RayHost
 from lodestone_jobs.embed_actor import Event, PipelineFactory, load_pipeline
+from lodestone_jobs.nodes import working_nodes
 from lodestone_jobs.quiet import stderr_of_libraries
 from lodestone_jobs.ray_actors import RayActors, last_line
-from lodestone_jobs.rooms import Bounds, Share
+from lodestone_jobs.rooms import Bounds, Room, Share
 
 _LOCAL_CPUS: Final = 0.5  # of an actor on this machine, whose CPUs Ray only counts
 _LOCAL_WAIT_S: Final = 120.0
@@ -139,11 +141,14 @@ class RayExecutor:
 
     def _new_pool(self) -> ActorPool:
         cluster = self._cluster
-        share = Share(_LOCAL_CPUS) if cluster is None else Share(cluster.cpus_per_actor, cluster.gpus_per_actor)
+        if cluster is None:
+            share = local_share([Room.of(node) for node in working_nodes()], self._workers)
+        else:
+            share = Share(cluster.cpus_per_actor, cluster.gpus_per_actor)
         return ActorPool(
             RayActors(self._settings, share, self._load),
             Bounds(self._workers, self._workers) if cluster is None else Bounds.of(cluster),
-            slices=slices_in_flight(self._settings, on_gpu=None if cluster is None else share.gpus > 0),
+            slices=slices_in_flight(self._settings, on_gpu=share.gpus > 0),
             patience=_LOCAL_WAIT_S if cluster is None else cluster.wait_s,
         )
 
@@ -199,6 +204,12 @@ class _Feeding:
         finally:
             if not self.is_done:
                 self._pool.close()
+
+
+def local_share(rooms: Sequence[Room], workers: int) -> Share:
+    """Return what each of some actors of this machine asks for: a GPU of its own, or an equal share of one."""
+    cards = int(sum(room.gpus for room in rooms))
+    return Share(_LOCAL_CPUS, 1 / math.ceil(workers / cards) if cards else 0.0)
 
 
 def _node_settings(settings: EmbedSettings, cluster: ClusterSettings) -> EmbedSettings:

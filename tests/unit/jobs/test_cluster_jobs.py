@@ -22,6 +22,7 @@ from lodestone.errors import ConfigurationError, ServiceUnavailableError
 from lodestone.files.opening import open_area
 from lodestone_jobs import nodes
 from lodestone_jobs.cluster import JoinedRay, LocalRay
+from lodestone_jobs.embedding import local_share
 from lodestone_jobs.rooms import Bounds, Room, Share, room_of
 
 
@@ -72,6 +73,11 @@ def test_an_actor_must_fit_one_node() -> None:
     assert room_of([Room(4), Room(4), Room(4)], Share(3)) == 3
     assert room_of([Room(8, 1), Room(8, 1)], Share(1, 0.4)) == 4  # two on each GPU
     assert room_of([Room(8, 4)], Share(1, 2)) == 2
+
+
+def test_actors_of_one_machine_share_its_gpus_equally() -> None:
+    shares = [local_share([Room(8, gpus)], workers) for gpus, workers in ((0, 4), (4, 4), (4, 2), (2, 3), (1, 4))]
+    assert [share.gpus for share in shares] == [0.0, 1.0, 1.0, 0.5, 0.25]
 
 
 def test_bounds_of_the_number_of_actors() -> None:
