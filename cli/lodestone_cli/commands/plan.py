@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import asdict, replace
 from datetime import UTC, datetime
 from enum import StrEnum
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
     from lodestone.planner.workload import Workload
 
 _SEEDS = 5
-_SIMULATED = 1_000_000  # pictures: what is lost is lost at each wave, and at the end
+_SIMULATED = 1_000_000  # pictures: what is lost is lost at the end
 _MORE = "Machines"
 _STORE = "Vector store"
 _USE = "Queries and failures"
@@ -193,8 +194,6 @@ def plan(
             workload = replace(workload, replication=CLUSTER_REPLICATION)  # what the store makes of several servers
             made = plan_capacity(workload, cluster, rates)
         simulated = _simulate(settings, made, cluster, hours=(failures, node_failures), stragglers=measured is None)
-        if (busy := cluster.gpus or cluster.model_cores) > settings.index.wave_slices:
-            notes = (*notes, f"index.wave_slices = {settings.index.wave_slices} gives {busy:,} workers too little: raise it")
         said = (*notes, *assumptions(workload, cluster, rates))
         on_this = None if measured is None else _seconds_here(settings, measured, workload, rates)
         facts = _facts(workload, cluster, made, rates, measured, simulated)
@@ -298,8 +297,8 @@ def _simulate(
         hours_between_failures=hours[0],
         hours_between_node_failures=hours[1],
         attempts=limits.attempts,
-        wave_slices=limits.wave_slices,
-        wave_seconds=limits.wave_s,
+        wave_slices=made.slices,  # workers do not wait at the end of a batch of slices
+        wave_seconds=math.inf,
         driver_seconds=limits.slice_size / theirs,
     )
     if not stragglers:

@@ -1,11 +1,11 @@
 """Discrete-event simulation of an index job: how it scales with unequal workers, stragglers and crashing nodes.
 
-The driver gives a slice to each free worker, in waves (batches of slices): after a wave has given out its slices or has lasted
-long enough, the next one begins only when its last slice is back, as in the job itself. A slice takes its pictures times the
-worker's pace, which differs between workers (log-normal), and a share of the slices takes a few times longer (stragglers: a
-slow disk, large pictures). Workers crash one by one, and nodes with all their workers, after exponentially distributed times. A
-lost slice is done again from its beginning in the next wave, up to a number of attempts. The driver needs a short time for each
-receipt.
+The driver gives a slice to each free worker, in waves: after a wave has given out its slices or has lasted long enough, the
+next one begins only when its last slice is back. The job itself has one such wave, and others for what was lost in it. A slice
+takes its pictures times the worker's pace, which differs between workers (log-normal), and a share of the slices takes a few
+times longer (stragglers: a slow disk, large pictures). Workers crash one by one, and nodes with all their workers, after
+exponentially distributed times. A lost slice is done again from its beginning in the next wave, up to a number of attempts. The
+driver needs a short time for each receipt.
 """
 
 from __future__ import annotations
