@@ -251,7 +251,8 @@ class ActorPool:
     def _bury(self, number: int, actor: _Actor, death: Death) -> list[Event]:
         """Return receipts for the slices of an actor that died; those that its node took along are done again."""
         del self._actors[number]
-        self._next_look = 0.0  # it is replaced at once
+        if actor.worker:  # it is replaced at once; one that could not even start is not, or that would go on without a pause
+            self._next_look = 0.0
         if not actor.tasks and not self._answered and not death.node_lost:
             self._count_early_death(death.reason)
         tasks = list(actor.tasks.values())
@@ -262,7 +263,7 @@ class ActorPool:
                 self._waiting.appendleft(task)
             else:
                 blamed.append(task)
-        if death.node_lost:
+        if death.node_lost and actor.worker:
             _log.warning("the node of worker %s was lost: %d slices are done by others", actor.worker, len(tasks) - len(blamed))
         beside = len(tasks) - 1
         error = WorkerDiedError(

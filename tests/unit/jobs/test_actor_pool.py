@@ -292,3 +292,16 @@ def test_actors_start_before_there_is_a_slice_and_the_wait_for_them_begins_with_
     host.room = 2
     pool.step(0)
     assert pool.wanted() == 6
+
+
+def test_an_actor_that_cannot_even_start_is_replaced_after_a_pause() -> None:
+    host = FakeHost(0)
+    pool = pool_of(host, Bounds(1, 1))
+    pool.step(0)
+    host.die(1, node_lost=True)
+    pool.step(0)
+    pool.step(0)
+    assert host.started == 1
+    pool.step(_LOOK_S)
+    pool.step(0)
+    assert host.started == 2
