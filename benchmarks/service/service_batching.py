@@ -29,7 +29,7 @@ from lodestone.backbones.registry import make_backbone
 from lodestone.config.profiles import PROFILES
 from lodestone.text_encoders.registry import make_text_encoder
 from lodestone_serve.inference.lanes import Lane
-from lodestone_serve.inference.shared_passes import MOST_TEXTS, Passes
+from lodestone_serve.inference.shared_passes import LEAST_TEXTS, MOST_TEXTS, Passes
 
 SIZES = (1, 2, 4, 8, 16, 32)
 WAYS = ("a pass for each call, in parallel", "a pass for each call, in turn", "the service's lane")
@@ -69,6 +69,7 @@ class Model:
         each: Runs a pass of the peer, with the runtime's own choice of threads.
         most: Items that a pass of the service takes at most.
         parallel: Passes of the service that run at once.
+        least: Items that wait before a further pass begins.
     """
 
     kind: str
@@ -77,12 +78,13 @@ class Model:
     each: Run
     most: int
     parallel: int
+    least: int = 1
 
 
 def ways_of(model: Model, sizes: list[int], pool: ThreadPoolExecutor) -> dict[str, Call]:
     """Return the three ways to encode one item; `sizes` collects the size of every shared pass."""
     turn = asyncio.Lock()
-    lane: Lane[int, str] = Lane(model.shared, most=model.most, parallel=model.parallel, observe=sizes.append)
+    lane: Lane[int, str] = Lane(model.shared, most=model.most, least=model.least, parallel=model.parallel, observe=sizes.append)
 
     async def parallel(number: int) -> object:
         return await asyncio.get_running_loop().run_in_executor(pool, model.each, [number])
@@ -195,7 +197,9 @@ def text_model() -> Model:
         return encoder.name, lambda numbers: {"rows": encoder.encode([texts[number % len(texts)] for number in numbers])}
 
     name, each = run_with(0)
-    return Model("texts", f"texts ({name})", run_with(passes.text_threads or 0)[1], each, MOST_TEXTS, passes.parallel)
+    return Model(
+        "texts", f"texts ({name})", run_with(passes.text_threads or 0)[1], each, MOST_TEXTS, passes.parallel, LEAST_TEXTS
+    )
 
 
 def picture_model() -> Model:

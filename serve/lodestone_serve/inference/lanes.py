@@ -39,6 +39,7 @@ class Lane(Generic[Item, Name]):
     Args:
         run: Items -> name -> (n, d) float32, rows in the order of the items. Called in threads, `parallel` at once.
         most: Most items in one pass; a call with more is split, and its parts are treated like separate calls.
+        least: Items that must wait before a further pass begins beside others; fewer wait together for the next one.
         parallel: Passes at once: 1 where one pass uses all of the hardware, the number of cores where one pass uses one core.
         observe: Called with the number of items of every pass.
     """
@@ -48,10 +49,12 @@ class Lane(Generic[Item, Name]):
         run: Callable[[list[Item]], Mapping[Name, Vectors]],
         *,
         most: int,
+        least: int = 1,
         parallel: int = 1,
         observe: Callable[[int], None] = lambda _: None,
     ) -> None:
         self.most = most
+        self._least = least
         self._parallel = parallel
         self._run = run
         self._observe = observe
@@ -95,7 +98,7 @@ class Lane(Generic[Item, Name]):
         return {name: np.concatenate([part[name] for part in rows]) for name in rows[0]}
 
     def _begin(self) -> None:
-        if self._workers < self._parallel:
+        if not self._workers or (self._workers < self._parallel and self.waiting >= self._least):
             self._workers += 1
             task = asyncio.create_task(self._work(), name="passes of a model")
             self._tasks.add(task)
@@ -130,13 +133,13 @@ class Lane(Generic[Item, Name]):
                 call.rows.set_result(rows)
 
     def _next(self) -> list[_Call[Item, Name]]:
-        """Return calls for one pass, in order: a fair share for each pass that could begin.
+        """Return calls for one pass, in order: a fair share for each pass that could begin, or as many as a pass is worth.
 
         Cancelled and late calls are removed.
         """
         calls: list[_Call[Item, Name]] = []
         taken = 0
-        most = min(self.most, math.ceil(self.waiting / max(1, self._parallel - self._passing)))
+        most = min(self.most, max(self._least, math.ceil(self.waiting / max(1, self._parallel - self._passing))))
         while self._queue and (not calls or taken + len(self._queue[0].items) <= most):
             call = self._queue.popleft()
             if call.rows.done():  # cancelled

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Sequence
-from dataclasses import dataclass
+from itertools import pairwise, repeat
 from typing import Any, Final
 
 import numpy as np
@@ -20,133 +20,12 @@ from numpy.typing import NDArray
 from lodestone.store.base import Filter, HasId, Neighbours, PointBatch, VectorQuery, Vectors
 from lodestone.store.checks import check_ids
 from lodestone.store.edge.columns import Columns, Mask
+from lodestone.store.edge.matrix_view import Rows, SharedProducts, View
 
 _FIRST_BLOCK: Final = 1_024
-# Vectors of one multiplication: at most `_AT_ONCE`, and fewer where their scores would be more than `_SCORES` numbers.
-_AT_ONCE: Final = 64
-_SCORES: Final = 4 * 2**20
-# More than eight vectors are filled up to a multiple of this: OpenBLAS takes longer for 11 than for 16 (7.6 and 4.1 ms for
-# 10,000 rows of 898 numbers).
-_TILE: Final = 16
-_TRANSPOSED: Final = 4_096  # rows whose scores are transposed at once, while they are in the cache
-_GATHERED: Final = 4_096  # rows that are copied together at once
 _FEW: Final = 8  # rows are gathered when fewer than this share of them match, or than a block
 # Error of a multiplication, as a share of the lengths of both vectors; for 1,000 numbers about 2e-6 was seen.
 _ROUNDING: Final = 1e-5
-
-Rows = NDArray[np.intp]
-
-
-@dataclass(frozen=True, slots=True)
-class View:
-    """A matrix as it is at one time.
-
-    Attributes:
-        blocks: The rows in order: (rows, dim) float32 each.
-        alive: (rows,) True for rows that hold a point; None if all do.
-        longest: Length of the longest vector.
-    """
-
-    blocks: tuple[Vectors, ...]
-    alive: Mask | None
-    longest: float
-
-    def __len__(self) -> int:
-        return sum(len(block) for block in self.blocks)
-
-    def gather(self, rows: Rows) -> Vectors:
-        """Return the vectors of some rows, (n, dim) float32, as a copy."""
-        if len(self.blocks) == 1:
-            return self.blocks[0][rows]
-        gathered = np.empty((len(rows), self.blocks[0].shape[1]), np.float32)
-        start = 0
-        for block in self.blocks:
-            here = (rows >= start) & (rows < start + len(block))
-            gathered[here] = block[rows[here] - start]
-            start += len(block)
-        return gathered
-
-    def products(self, vectors: Vectors) -> Vectors:
-        """Return the inner products of all rows with some vectors, (n, dim) -> (n, rows) float32, as BLAS rounds them."""
-        wanted = len(vectors)
-        if wanted > _TILE // 2 and wanted % _TILE:
-            vectors = np.concatenate([vectors, np.zeros((-wanted % _TILE, vectors.shape[1]), np.float32)])
-        products = np.empty((wanted, len(self)), np.float32)
-        first = 0
-        for block in self.blocks:
-            for start in range(0, len(block), _TRANSPOSED):
-                piece = block[start : start + _TRANSPOSED] @ vectors.T
-                products[:, first : first + len(piece)] = piece[:, :wanted].T
-                first += len(piece)
-        return products
-
-    @property
-    def at_once(self) -> int:
-        """Number of vectors that are multiplied at once, at most."""
-        return max(_TILE, min(_AT_ONCE, _SCORES // max(1, len(self))))
-
-    def scores(self, rows: Rows, vector: Vectors) -> Vectors:
-        """Return the inner products of some rows with a vector, (len(rows),) float32, the same wherever the rows stand."""
-        scores = np.empty(len(rows), np.float32)
-        for start in range(0, len(rows), _GATHERED):
-            piece = rows[start : start + _GATHERED]
-            np.einsum("ij,j->i", self.gather(piece), vector, out=scores[start : start + len(piece)])
-        return scores
-
-
-class SharedProducts:
-    """Multiplications that calls of several threads share. Thread-safe.
-
-    One runs at a time: a call whose turn comes multiplies the vectors of all calls that wait with it. The rows are read from
-    memory once for all of them, and more vectors cost less each (10,000 rows of 898 numbers: 1.3 ms for one vector, .3 each
-    for sixteen, .2 for sixty-four).
-    """
-
-    def __init__(self) -> None:
-        self._waiting: list[_Asked] = []
-        self._lock = threading.Lock()
-        self._turn = threading.Lock()
-
-    @property
-    def waiting(self) -> int:
-        """Number of calls that wait for their multiplication to begin."""
-        return len(self._waiting)
-
-    def products(self, view: View, vectors: Vectors) -> Vectors:
-        """Return `view.products(vectors)`, (n, rows) float32."""
-        asked = _Asked(view, vectors)
-        with self._lock:
-            self._waiting.append(asked)
-        with self._turn:
-            if asked.products is None:
-                self._multiply(asked)
-        if asked.products is None:
-            raise AssertionError("a call takes part in its own multiplication")
-        return asked.products
-
-    def _multiply(self, first: _Asked) -> None:
-        """Multiply the vectors of one call, and of others that wait for the same rows."""
-        together, room = [first], first.view.at_once - len(first.vectors)
-        with self._lock:
-            for other in self._waiting:
-                if other is not first and _same_rows(other.view, first.view) and len(other.vectors) <= room:
-                    together.append(other)
-                    room -= len(other.vectors)
-            self._waiting = [asked for asked in self._waiting if asked not in together]
-        products = first.view.products(np.concatenate([asked.vectors for asked in together]))
-        start = 0
-        for asked in together:
-            asked.products = products[start : start + len(asked.vectors)]
-            start += len(asked.vectors)
-
-
-@dataclass(slots=True, eq=False)
-class _Asked:
-    """A call's share of a multiplication, without products until it is done."""
-
-    view: View
-    vectors: Vectors
-    products: Vectors | None = None
 
 
 class VectorMatrix:
@@ -164,6 +43,7 @@ class VectorMatrix:
         self._columns = columns
         self._ids = list(ids)
         self._row_of = {point_id: row for row, point_id in enumerate(self._ids)}
+        self._ascending = _ascending(self._ids)  # rows at the beginning whose order is that of their ids
         self._full: tuple[Vectors, ...] = () if vectors is None or not len(vectors) else (vectors,)
         self._last = np.empty((0, dim), np.float32)  # the block that has room
         self._used = 0
@@ -190,6 +70,8 @@ class VectorMatrix:
             replaced = [self._row_of[point_id] for point_id in points.ids if point_id in self._row_of]
             self._append(np.asarray(points.vectors, np.float32))
             self._ids += points.ids
+            if self._ascending == first and (not first or self._ids[first - 1] < points.ids[0]):
+                self._ascending += _ascending(points.ids)
             self._columns.append(first, points.payloads)
             self._row_of.update((point_id, row) for row, point_id in enumerate(points.ids, first))
             self._longest = max(self._longest, _longest(points.vectors))
@@ -301,13 +183,16 @@ class VectorMatrix:
         return None, mask
 
     def _rows(self, condition: HasId) -> Rows:
-        rows = [self._row_of.get(point_id, -1) for point_id in condition.ids]
+        rows = list(map(self._row_of.get, condition.ids, repeat(-1)))
         if -1 in rows:
-            rows = [self._row_of.get(point_id, -1) for point_id in check_ids(condition.ids)]
+            rows = list(map(self._row_of.get, check_ids(condition.ids), repeat(-1)))
         found = np.unique(np.array(rows, np.intp))
         return found[1:] if len(found) and found[0] < 0 else found
 
     def _by_id(self, rows: Rows) -> Rows:
+        """Return ascending rows in the order of their ids."""
+        if not len(rows) or rows[-1] < self._ascending:
+            return rows  # read from the engine or from the file, which have them in this order
         ids = self._ids
         return np.array(sorted(rows.tolist(), key=ids.__getitem__), np.intp)
 
@@ -317,11 +202,6 @@ class VectorMatrix:
         best = np.argsort(-scores, kind="stable")[:limit]
         ids = self._ids
         return Neighbours(tuple([ids[row] for row in rows[best].tolist()]), scores[best])
-
-
-def _same_rows(one: View, other: View) -> bool:
-    blocks = zip(one.blocks, other.blocks, strict=False)
-    return len(one.blocks) == len(other.blocks) and all(len(a) == len(b) and a.ctypes.data == b.ctypes.data for a, b in blocks)
 
 
 def _candidates(view: View, mask: Mask | None, limits: Sequence[int], vectors: Vectors, products: Vectors) -> list[Rows]:
@@ -350,6 +230,11 @@ def _by_filter(queries: Sequence[VectorQuery]) -> dict[Filter | None, list[int]]
         filter_ = query.filter if query.filter is not None and (query.filter.must or query.filter.must_not) else None
         groups.setdefault(filter_, []).append(number)
     return groups
+
+
+def _ascending(ids: Sequence[str]) -> int:
+    """Return the number of ids at the beginning that ascend."""
+    return next((place for place, (one, other) in enumerate(pairwise(ids), 1) if one >= other), len(ids))
 
 
 def _longest(vectors: Vectors) -> float:

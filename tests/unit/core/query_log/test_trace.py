@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import zlib
 from dataclasses import replace
 from datetime import UTC, datetime
 
@@ -77,6 +78,18 @@ def test_a_trace_comes_back_bit_for_bit():
     assert back.parts["text", "bridge"].tobytes() == trace.parts["text", "bridge"].tobytes()
     assert back.searches[0].vector.tobytes() == trace.searches[0].vector.tobytes()
     assert (back.searches[0].weight, back.searches[0].depth) == (0.3, 25)
+
+
+def test_a_record_is_a_zlib_stream_in_which_fractions_are_stored_as_they_are():
+    """Those of a vector hardly shrink, and would take most of the time."""
+    trace = replace(make_trace(), text_vectors={"minilm": np.random.default_rng(0).standard_normal(5_000).astype(np.float32)})
+    record = trace.to_bytes()
+    plain = zlib.decompress(record)
+    vector = trace.text_vectors["minilm"].tobytes()
+    assert vector in record
+    assert len(record) - len(vector) < len(plain) - len(vector)
+    former = Trace.from_bytes(zlib.compress(plain, 1))  # as earlier versions wrote it
+    assert former.text_vectors["minilm"].tobytes() == vector
 
 
 def test_a_record_of_an_earlier_version_has_no_confidence(monkeypatch):

@@ -23,9 +23,10 @@ from lodestone.store.base import Between, Filter, HasId, MatchAny, PointBatch, V
 from lodestone.store.edge import matrix_file, matrix_keeper
 from lodestone.store.edge.collection import EdgeCollection
 from lodestone.store.edge.columns import Columns
-from lodestone.store.edge.matrix import SharedProducts, VectorMatrix, View
+from lodestone.store.edge.matrix import VectorMatrix
 from lodestone.store.edge.matrix_file import MATRIX_FILE
 from lodestone.store.edge.matrix_keeper import MatrixPolicy
+from lodestone.store.edge.matrix_view import SharedProducts, View
 from lodestone.store.edge.store import EdgeStore
 from lodestone.store.factory import open_store
 from lodestone_schemas.collections import PAYLOAD_FIELDS, CollectionSpec, Quantization
@@ -312,6 +313,7 @@ import numpy as np
 from lodestone.store.aliases import JsonAliasTable
 from lodestone.store.base import PointBatch, VectorQuery
 from lodestone.store.edge.matrix_keeper import MatrixPolicy
+from lodestone.store.edge.matrix_view import SharedProducts, View
 from lodestone.store.edge.store import EdgeStore
 root = Path(sys.argv[1])
 store = EdgeStore(root, aliases=JsonAliasTable(root / "aliases.json"), matrix=MatrixPolicy(after=1_000))
@@ -419,6 +421,16 @@ def test_a_store_that_can_only_be_read_has_its_matrices(opened: Opener, tmp_path
     copied = EdgeCollection(tmp_path / "copied" / "collections" / SPEC.name, MatrixPolicy(after=1_000))
     assert len(copied.matrix() or ()) == 300
     copied.close()
+
+
+def test_equal_scores_come_by_ascending_id_whenever_their_points_were_added() -> None:
+    vector = np.ones((1, DIM), np.float32)
+    matrix = VectorMatrix(DIM, Columns(()), ids=["b", "d"], vectors=np.repeat(vector, 2, axis=0))
+    for point in ("e", "c", "a", "f"):
+        matrix.put(PointBatch([point], vector, [{}]))
+    (found,) = matrix.search([VectorQuery(vector[0], 10)], [vector[0]])
+    assert found is not None
+    assert "".join(found.ids) == "abcdef"
 
 
 @pytest.mark.parametrize("wanted", [1, 7, 9, 16, 23])

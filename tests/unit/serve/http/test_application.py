@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 
 import httpx
@@ -63,6 +63,20 @@ async def test_a_search_is_answered_and_its_stages_are_measured(http: httpx.Asyn
     metrics = (await http.get("/metrics")).text
     assert 'lodestone_http_requests_total{method="POST",route="/v1/search",status="200"} 1.0' in metrics
     assert 'lodestone_query_stage_seconds_count{stage="encode"} 1.0' in metrics
+
+
+async def test_no_request_changes_threads_for_its_parameters(http: httpx.AsyncClient, monkeypatch: pytest.MonkeyPatch) -> None:
+    """FastAPI calls plain functions that a route depends on in a thread, for each request."""
+    threads: list[object] = []
+
+    async def noted(function: Callable[..., object], *given: object, **named: object) -> object:
+        threads.append(function)
+        return function(*given, **named)
+
+    monkeypatch.setattr("fastapi.dependencies.utils.run_in_threadpool", noted)
+    assert (await http.post("/v1/search?fields=hits.image_id", json={"query": "a boat"})).status_code == 200
+    assert (await http.get("/v1/corpora?limit=1")).status_code == 200
+    assert threads == []
 
 
 async def test_streamed_events_come_in_order_with_ids(http: httpx.AsyncClient) -> None:

@@ -102,6 +102,19 @@ async def test_on_a_cpu_each_picture_has_a_pass_and_on_a_gpu_they_share_them(mod
     assert sizes == {"cpu": [1, 1, 1], "gpu": [3]}
 
 
+@pytest.mark.parametrize(("arrive", "passes"), [(3, [3]), (5, [4, 1]), (12, [6, 6])])
+async def test_few_texts_share_a_pass_although_a_core_is_free(models: Models, arrive: int, passes: list[int]) -> None:
+    shared = SharedEncoder(models, passes=Passes(2, 1, 1))  # type: ignore[arg-type]
+    models.go.clear()
+    asked = [asyncio.create_task(shared.encode_texts(["x" * number])) for number in range(1, 1 + arrive)]
+    while len(models.passes) < len(passes):
+        await asyncio.sleep(0.002)
+    models.go.set()
+    answers = await asyncio.gather(*asked)
+    assert sorted(map(len, models.passes), reverse=True) == passes
+    assert [float(answer.encoded["words"][0, 0]) for answer in answers] == [*range(1, 1 + arrive)]
+
+
 def test_the_threads_that_models_may_use_bound_the_passes_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("lodestone_serve.inference.shared_passes.gpus", lambda: 0)
     assert Passes.here(threads=3) == Passes(parallel=3, pictures=1, text_threads=1)
