@@ -22,7 +22,7 @@ import warnings
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
-from functools import cache
+from functools import cache, lru_cache
 from typing import Any, Final, Literal
 
 import numpy as np
@@ -223,7 +223,14 @@ def _distances(units: Vectors) -> Values:
 
 
 def _typical(apart: Values) -> float:
-    return float(np.median(apart[np.triu_indices(len(apart), 1)]))
+    return float(np.median(apart[_pairs(len(apart))]))
+
+
+@lru_cache(maxsize=16)
+def _pairs(count: int) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
+    """Return the rows and columns of all pairs of different things, which are the same for every query."""
+    first, second = np.triu_indices(count, 1)
+    return first, second
 
 
 def _to_core(apart: Values) -> Values:
