@@ -5,13 +5,14 @@ from __future__ import annotations
 import os
 import re
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from pathlib import Path
 from typing import Final, Protocol
 from urllib.parse import quote_from_bytes
 
 from lodestone.errors import InvalidRequestError
 from lodestone.files.urls import Url, is_url
-from lodestone.sources.uris import BYTES_PREFIX, path_of, relative_path_of, uri_of
+from lodestone.sources.uris import BYTES_PREFIX, relative_path_of, uri_of
 
 FOLDER: Final = "folder"
 OBJECT: Final = "object"
@@ -136,7 +137,7 @@ def uri_inside(container: str, name: str, kind: str) -> str:
 def locator_of(root: RootPlace, uri: str, position: int | None = None) -> str:
     """Return the locator of a picture from its root, uri and position."""
     if root.kind == FOLDER:
-        return str(path_of(Path(root.path), uri))
+        return os.path.join(_folder(root.path), relative_path_of(uri))  # noqa: PTH118 - a Path costs ten times as much
     base = base_of(root)
     if root.kind == OBJECT:
         return place_below(base, relative_path_of(uri))
@@ -145,6 +146,11 @@ def locator_of(root: RootPlace, uri: str, position: int | None = None) -> str:
     if position is None:
         return target_of(where, rest.removeprefix(_HERE))
     return str(Inside("tar" if root.kind == TAR else "row", position, where))
+
+
+@lru_cache(maxsize=256)
+def _folder(path: str) -> str:
+    return str(Path(path))
 
 
 def locator_of_image(root: RootPlace, image: PicturePlace) -> str:
