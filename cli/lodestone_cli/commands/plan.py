@@ -280,6 +280,7 @@ def _simulate(
 
     Without `stragglers` no slow workers are simulated: measured rates contain them already.
     """
+    from lodestone.planner.capacity import SLICE
     from lodestone.planner.simulate import Scenario, simulate
 
     workers = max(cluster.gpus or cluster.model_cores, 1)
@@ -287,19 +288,19 @@ def _simulate(
     theirs = min(stage.images_per_second for stage in made.stages if stage.stage in shared)
     planned = set() if cluster.decode_cores else {"decode"}  # as many as the others need, so they never limit
     own = min(stage.images_per_second for stage in made.stages if stage.stage not in shared | planned)
-    limits = settings.index
+    limits, rows = settings.index, settings.index.slice_size or SLICE
     scenario = Scenario(
-        images=min(made.slices * limits.slice_size, max(_SIMULATED, 20 * workers * limits.slice_size)),
+        images=min(made.slices * rows, max(_SIMULATED, 20 * workers * rows)),
         workers=workers,
         rate=own / workers,
-        slice_size=limits.slice_size,
+        slice_size=rows,
         workers_per_node=cluster.gpus_per_node,
         hours_between_failures=hours[0],
         hours_between_node_failures=hours[1],
         attempts=limits.attempts,
         wave_slices=made.slices,  # workers do not wait at the end of a batch of slices
         wave_seconds=math.inf,
-        driver_seconds=limits.slice_size / theirs,
+        driver_seconds=rows / theirs,
     )
     if not stragglers:
         scenario = replace(scenario, straggler_share=0.0)

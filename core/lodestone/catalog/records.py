@@ -117,7 +117,7 @@ class CaptionRecord:
 
 @dataclass(frozen=True, slots=True)
 class SliceRecord:
-    """Fixed set of at most 256 pictures, never changed; `fingerprint` is computed from its (image id, hash) rows."""
+    """Fixed set of pictures, never changed; `fingerprint` is computed from its (image id, hash) rows."""
 
     slice_id: str
     corpus_id: str

@@ -45,7 +45,12 @@ class ModelSettings(_Section):
 class IndexSettings(_Section):
     """Settings that apply to index runs."""
 
-    slice_size: int = Field(256, ge=1, le=256, description="Pictures a slice.")
+    slice_size: int = Field(
+        0,
+        ge=0,
+        le=8192,
+        description="Pictures a slice; 0: 256, and up to 2,048 in runs over many pictures with files in a bucket.",
+    )
     batch_size: int = Field(0, ge=0, le=1024, description="Pictures a model pass; 0 for 4, or 256 on a GPU.")
     slices_in_flight: int = Field(0, ge=0, le=256, description="Slices a worker has in flight; 0 for 2, or 16 on a GPU.")
     reads: int = Field(0, ge=0, le=1024, description="Requests for pictures a worker has under way; 0: 128, on a GPU 256.")

@@ -21,7 +21,7 @@ _MERGED_SEARCHES: Final = 2
 _HALF_BYTES: Final = 2
 _META_BYTES: Final = 300  # one compressed row of facts about a picture
 _CATALOG_BYTES: Final = 1_700  # 900 to 1,130 measured in SQLite; PostgreSQL's rows and indexes take half as much more
-_SLICE: Final = 256
+SLICE: Final = 256
 _OUTSIDE: Final = {"read", "fetch", "requests", "write", "record", "load"}  # stages that no core or card of a worker limits
 _REST_CORES: Final = 8  # build cores per server, where the number is not given
 
@@ -216,7 +216,7 @@ def plan(workload: Workload, cluster: Cluster, rates: Rates) -> Plan:
         searches_per_query=searches * shard_count,
         search_cores=search_cores(workload, rates, searches, shards=shard_count),
         service_cores=workload.queries_per_second * rates.query_core_s,
-        slices=math.ceil(workload.images / _SLICE),
+        slices=math.ceil(workload.images / SLICE),
     )  # fmt: skip
 
 

@@ -1,6 +1,6 @@
 """Planning of embedding work: it cuts pictures into slices and makes the task of each unfinished slice.
 
-New slices hold `slice_size` pictures; the last few are smaller and even, so that workers finish together. A slice of this or of
+New slices hold `slice_rows` pictures; the last few are smaller and even, so that workers finish together. A slice of this or of
 a killed run is unfinished while it lacks a receipt: the catalog streams such slices.
 """
 
@@ -22,8 +22,24 @@ from lodestone.indexing.tasks import META_PART, SliceParts, SliceRow, SliceTask
 from lodestone.sources.boundaries import enclosure_of
 from lodestone.sources.locators import locator_of_image
 
+SMALL_SLICE: Final = 256  # on disks, where a file more costs little and a killed worker should lose little
+LARGE_SLICE: Final = 2048  # in buckets, where each file costs a request and the catalog a row
+_FEWEST_SLICES: Final = 512  # of a run with larger slices, so that many workers with several in flight still share it evenly
 _TAIL_SLICES: Final = 2  # slices per worker that are distributed evenly at the end
 _SLICES_A_WRITE: Final = 16
+
+
+def slice_rows(wanted: int, pictures: int, *, in_bucket: bool) -> int:
+    """Return how many pictures a slice holds at most.
+
+    Args:
+        wanted: The setting `index.slice_size`; 0 for the choice of this function.
+        pictures: Pictures that are to be put into slices.
+        in_bucket: Whether the slices' files lie in an object store.
+    """
+    if wanted or not in_bucket:
+        return wanted or SMALL_SLICE
+    return min(max(pictures // _FEWEST_SLICES, SMALL_SLICE), LARGE_SLICE)
 
 
 def cut(images: Iterable[ImageRecord], *, size: int, workers: int) -> Iterator[list[ImageRecord]]:

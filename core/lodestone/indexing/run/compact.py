@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from lodestone.catalog.records import RunState
+from lodestone.catalog.records import ImageState, RunState
 from lodestone.embeddings.compaction import KIND, CompactionReport, Compactor
+from lodestone.indexing.embed.slicing import slice_rows
 from lodestone.indexing.heartbeat import Heartbeat
 from lodestone.indexing.locking import corpus_lock
 from lodestone.indexing.progress import Progress, ProgressEvent, RunStage, silent
@@ -26,9 +27,12 @@ def compact_corpus(
     def report_step(done: int, total: int) -> None:
         progress(ProgressEvent(RunStage.DISCOVER, done=done, total=total, detail=f"compacting {name}"))
 
-    compactor = Compactor(
-        catalog, resources.embeddings, slice_size=resources.settings.index.slice_size, report_progress=report_step
+    size = slice_rows(
+        resources.settings.index.slice_size,
+        catalog.count_images(corpus.corpus_id, ImageState.ACTIVE),
+        in_bucket=resources.embeddings.folder is None,
     )
+    compactor = Compactor(catalog, resources.embeddings, slice_size=size, report_progress=report_step)
     if dry_run:
         return compactor.run(corpus.corpus_id, dry_run=True)
     with corpus_lock(resources.home, corpus, catalog=catalog):

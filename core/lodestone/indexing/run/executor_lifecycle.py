@@ -12,6 +12,7 @@ from lodestone.indexing.embed.executors import (
     embed_settings,
     make_executor,
 )
+from lodestone.indexing.embed.slicing import SMALL_SLICE
 from lodestone.indexing.sync.collections import SyncResources
 
 if TYPE_CHECKING:
@@ -46,7 +47,7 @@ class ExecutorLifecycle:
     def expect(self, pictures: int) -> None:
         """Start workers in the background as soon as enough pictures are known to keep them busy."""
         settings = self._resources.settings
-        slices = pictures // settings.index.slice_size
+        slices = pictures // (settings.index.slice_size or SMALL_SLICE)
         chosen = choose_executor(settings, slices) if slices >= POOL_PAYS_SLICES else "inline"
         if self._started is None and chosen != "inline":
             self._start(chosen).start()

@@ -20,7 +20,7 @@ from lodestone.embeddings.slices import remove_leftovers
 from lodestone.errors import EmbeddingsDamagedError, InvalidRequestError, LodestoneError, RunCancelledError, RunFailedError
 from lodestone.indexing.embed.executors import ExecutorFactory, worker_count
 from lodestone.indexing.embed.slice_batches import SliceBatches, SliceBatchLimits
-from lodestone.indexing.embed.slicing import plan_slices
+from lodestone.indexing.embed.slicing import plan_slices, slice_rows
 from lodestone.indexing.faults import Faults
 from lodestone.indexing.heartbeat import Heartbeat
 from lodestone.indexing.locking import corpus_lock
@@ -267,7 +267,11 @@ class _Job:
             plan_slices(
                 catalog,
                 corpus_id,
-                size=index.slice_size,
+                size=slice_rows(
+                    index.slice_size,
+                    catalog.count_images(corpus_id, ImageState.PENDING),
+                    in_bucket=self.resources.embeddings.folder is None,
+                ),
                 workers=worker_count(self.resources.settings),
                 again=Everything() if self.request.retry_failed else (),
                 run_id=self.run.run_id,

@@ -428,3 +428,10 @@ def test_a_model_that_the_gpu_has_no_memory_for_is_named(tmp_path: Path, monkeyp
     monkeypatch.setattr(MeanBackbone, "warm_up", full)
     with Stand(tmp_path) as stand, pytest.raises(ModelUnavailableError, match="no room for mean"):
         stand.pipeline.warm_up()
+
+
+def test_a_slice_of_eight_thousand_pictures_is_embedded_whole(tmp_path: Path) -> None:
+    with Stand(tmp_path) as stand:
+        (receipt,) = stand.pipeline.run([stand.task(8_192)])
+        assert (receipt.error, receipt.embedded) == (None, 8_192)
+        assert sorted(part.rows for part in receipt.receipts) == [0, 8_192, 8_192]  # there are no captions

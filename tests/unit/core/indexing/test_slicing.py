@@ -3,7 +3,7 @@
 import pytest
 
 from lodestone.catalog.records import ImageRecord, ImageState
-from lodestone.indexing.embed.slicing import cut
+from lodestone.indexing.embed.slicing import cut, slice_rows
 
 
 def images(count: int) -> list[ImageRecord]:
@@ -46,3 +46,20 @@ def test_cutting_holds_only_a_few_slices_at_a_time() -> None:
 
     next(cut(counted(), size=10, workers=2))
     assert taken <= 50
+
+
+@pytest.mark.parametrize(
+    ("wanted", "pictures", "in_bucket", "rows"),
+    [
+        (0, 10_000_000, False, 256),  # on a disk, slices stay small
+        (0, 1_000, True, 256),
+        (0, 400_000, True, 781),
+        (0, 2_000_000, True, 2_048),
+        (8_192, 1_000, True, 8_192),
+        (64, 10_000_000, False, 64),
+    ],
+)
+def test_slices_are_large_in_buckets_where_there_are_many_pictures(
+    wanted: int, pictures: int, in_bucket: bool, rows: int
+) -> None:
+    assert slice_rows(wanted, pictures, in_bucket=in_bucket) == rows
