@@ -95,13 +95,15 @@ def test_a_catalog_without_a_server_says_that_it_cannot_count(tmp_path) -> None:
         catalog.take_tokens("key:a", amount=1, window_s=60, wanted=1)
 
 
-def test_a_server_that_is_gone_is_reported_at_once(postgres_server, postgres_url: str) -> None:
+def test_a_server_that_is_gone_is_reported_at_once(postgres_server) -> None:
+    url = postgres_server.create_database()  # of its own: other tests share the other one
+
     async def taken(catalog: Catalog) -> None:
         async with asyncio.timeout(60):
             await asyncio.to_thread(catalog.take_tokens, "key:a", amount=9, window_s=60, wanted=1)
 
-    with Catalog.open(postgres_url) as catalog:
+    with Catalog.open(url) as catalog:
         catalog.take_tokens("key:a", amount=9, window_s=60, wanted=1)
-        postgres_server.drop_database(postgres_url)
+        postgres_server.drop_database(url)
         with pytest.raises(CatalogError):
             asyncio.run(taken(catalog))

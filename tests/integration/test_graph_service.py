@@ -165,7 +165,7 @@ async def _in_one_process(settings: Settings) -> dict[str, list[str]]:
             "guided": await services.search.answer(GUIDED, LOCAL_CALLER),
             "picture": await services.search.by_picture(encoded(photo(CAT), "JPEG"), SearchOptions(limit=5), LOCAL_CALLER),
         }
-        tags = await services.tagging.of_picture(encoded(photo(CAT), "JPEG"))
+        tags = await services.tagging.of_picture(encoded(photo(CAT), "JPEG"), LOCAL_CALLER)
     finally:
         await services.session.close()
     uris_of = {name: [hit.uri for hit in answer.hits] for name, answer in answers.items()}

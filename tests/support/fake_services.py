@@ -245,14 +245,14 @@ class _Tagging:
     def __init__(self, fake: FakeServices) -> None:
         self._fake = fake
 
-    async def of_picture(self, picture: bytes, *, deadline: float | None = None) -> PictureTags:
+    async def of_picture(self, picture: bytes, caller: Caller, *, deadline: float | None = None) -> PictureTags:
         await self._fake.by_picture(picture, SearchOptions())
         quality = PictureQuality(sharpness=9.0, brightness=0.5, contrast=0.1, shadows=0.0, highlights=0.0)
         return PictureTags(labels=[PictureLabel(text="tabby", similarity=0.9)], quality=quality, safety=None)
 
     async def of_image(self, image_id: str, caller: Caller, *, deadline: float | None = None) -> PictureTags:
         self._fake.image(image_id)
-        return await self.of_picture(b"\x89PNG")
+        return await self.of_picture(b"\x89PNG", caller)
 
 
 class _Pictures:

@@ -89,7 +89,7 @@ class LocalClient(LocalManagement):
 
     def tag_picture(self, picture: bytes) -> PictureTags:
         """Return the labels, quality and safety score of `picture`, a picture file's content."""
-        return self._run(self._services.tagging.of_picture(picture))
+        return self._run(self._services.tagging.of_picture(picture, self._caller))
 
     def tag_image(self, image_id: str) -> PictureTags:
         """Return the labels, quality and safety score of an indexed picture."""

@@ -27,8 +27,8 @@ class TaggingUseCases:
         self._pictures = pictures
         self._made: tuple[Encoder, Tagger] | None = None
 
-    async def of_picture(self, picture: bytes, *, deadline: float | None = None) -> PictureTags:
-        """Return the labels, quality and safety score of a picture file's content. Nothing is kept.
+    async def of_picture(self, picture: bytes, caller: Caller, *, deadline: float | None = None) -> PictureTags:  # noqa: ARG002
+        """Return the labels, quality and safety score of a picture file's content. Nothing is kept, and every caller may ask.
 
         Raises:
             ImageError: it cannot be decoded within the bounds.
@@ -45,7 +45,7 @@ class TaggingUseCases:
             ImageTooLargeError: the file is too large to be read.
         """
         content = await asyncio.to_thread(self._content, image_id, caller)
-        return await self.of_picture(content, deadline=deadline)
+        return await self.of_picture(content, caller, deadline=deadline)
 
     def _content(self, image_id: str, caller: Caller) -> bytes:
         source = self._pictures.content(image_id, caller).source

@@ -19,13 +19,13 @@ def tagging_router(use_cases: TaggingUseCases) -> APIRouter:
 
     @router.post("/tags", response_model=PictureTags)
     async def tag_picture(
-        _caller: RequestCaller,
+        caller: RequestCaller,
         request: Request,
         image: Annotated[UploadFile, File(description="The picture to tag.")],
     ) -> PictureTags:
         """Find out what an uploaded picture shows, how sharp and exposed it is, and whether it is safe. Nothing is kept."""
         async with at_work(request, strictly=True) as work:
-            return await use_cases.of_picture(await image.read(), deadline=work.ticket.deadline)
+            return await use_cases.of_picture(await image.read(), caller, deadline=work.ticket.deadline)
 
     @router.get("/{image_id}/tags", response_model=PictureTags)
     async def tag_image(caller: RequestCaller, image_id: UUID, request: Request) -> PictureTags:

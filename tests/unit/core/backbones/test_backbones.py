@@ -121,9 +121,9 @@ def test_a_model_is_on_a_gpu_only_with_a_card_and_a_runtime_that_uses_it(monkeyp
 
     backbone = EfficientNetLite("efficientnet-lite0", model_context())
     monkeypatch.setattr(onnx_backbone, "gpus", lambda: 0)
-    monkeypatch.setattr(session, "_providers", lambda: ["CUDAExecutionProvider", "CPUExecutionProvider"])
+    monkeypatch.setattr(session.ort, "get_available_providers", lambda: ["CUDAExecutionProvider", "CPUExecutionProvider"])
     assert not backbone.on_gpu()
     monkeypatch.setattr(onnx_backbone, "gpus", lambda: 1)
     assert backbone.on_gpu()
-    monkeypatch.setattr(session, "_providers", lambda: ["CPUExecutionProvider"])
+    monkeypatch.setattr(session.ort, "get_available_providers", lambda: ["CPUExecutionProvider"])
     assert not backbone.on_gpu()

@@ -153,6 +153,8 @@ CASES: dict[str, Case] = {
     "models.get": Case(Gets.ALL, lambda s, _, c: s.models.get("bridge", c)),
     "models.embed": Case(Gets.ALL, lambda s, _, c: s.models.embed("bridge", ["a boat"], c)),
     "models.draw": Case(Gets.ALL, lambda s, _, c: s.models.draw(DrawingRequest(prompt="a boat"), c)),
+    "tagging.of_picture": Case(Gets.ALL, lambda s, _, c: s.tagging.of_picture(_png(), c)),
+    "tagging.of_image": Case(Gets.UNKNOWN, lambda s, i, c: s.tagging.of_image(i.image, c)),
     "rates.take": Case(Gets.REFUSAL, lambda s, _, c: s.rates.take("somebody", c, amount=1, window_s=1, wanted=1)),
     "keys.store": Case(Gets.REFUSAL, lambda s, _, c: s.keys.store(c)),
     "keys.page": Case(Gets.REFUSAL, lambda s, _, c: s.keys.page(PAGE, c)),
