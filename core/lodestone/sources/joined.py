@@ -23,7 +23,7 @@ MOST_GAP: Final = 64 << 10  # bytes between two pictures that are cheaper to rea
 MOST_PICTURES: Final = 64
 
 
-class Planned(Protocol):
+class PlannedRow(Protocol):
     """The facts of a picture that its reading needs; a `SliceRow` has them."""
 
     @property
@@ -62,7 +62,7 @@ class ReadGroup:
     size: int
 
 
-def read_groups(pictures: Sequence[Planned], *, most_bytes: int = MOST_BYTES) -> Iterator[ReadGroup]:
+def read_groups(pictures: Sequence[PlannedRow], *, most_bytes: int = MOST_BYTES) -> Iterator[ReadGroup]:
     """Yield groups that cover all pictures: neighbours in a remote archive together, every other picture alone.
 
     Args:
@@ -91,7 +91,7 @@ def read_groups(pictures: Sequence[Planned], *, most_bytes: int = MOST_BYTES) ->
         yield ReadGroup(tuple(held), remote=True, size=end - start)
 
 
-def read_together(reader: Reader, pictures: Sequence[Planned]) -> Iterator[bytes | BinaryIO | ImageError]:
+def read_together(reader: Reader, pictures: Sequence[PlannedRow]) -> Iterator[bytes | BinaryIO | ImageError]:
     """Yield the content of each picture of a group, or the error of that picture alone.
 
     Args:
@@ -115,7 +115,7 @@ def read_together(reader: Reader, pictures: Sequence[Planned]) -> Iterator[bytes
             yield error
 
 
-def _span(reader: Reader, pictures: Sequence[Planned]) -> list[bytes | None]:
+def _span(reader: Reader, pictures: Sequence[PlannedRow]) -> list[bytes | None]:
     """Return the content of each picture by one read, not compared yet; None for those that it did not bring."""
     places = [inside(picture.path) for picture in pictures]
     first, last = places[0], places[-1]

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from lodestone.backbones.base import Outputs
 from lodestone.indexing.embed.picture_inputs import PreparedPicture
-from lodestone.indexing.embed.picture_queues import PicturePlace
+from lodestone.indexing.embed.picture_queues import QueuedPicture
 from lodestone.indexing.embed.slice_state import SliceState
 from lodestone.indexing.embed.stages import SliceStages
 
@@ -37,7 +37,7 @@ class SliceOutputs:
 
 
 def embed_batch(
-    stages: SliceStages, names: Sequence[str], batch: Sequence[PicturePlace], counted: Counted
+    stages: SliceStages, names: Sequence[str], batch: Sequence[QueuedPicture], counted: Counted
 ) -> list[SliceOutputs]:
     """Return what a batch brings each of its slices.
 

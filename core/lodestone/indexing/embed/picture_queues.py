@@ -18,7 +18,7 @@ from lodestone.sources.joined import read_groups
 
 
 @dataclass(slots=True, eq=False)
-class PicturePlace:
+class QueuedPicture:
     """A picture on its way.
 
     Attributes:
@@ -50,7 +50,7 @@ class PicturePlace:
 class ReadJob:
     """Pictures of one slice that are read together; `remote` says whether from an object store."""
 
-    places: tuple[PicturePlace, ...]
+    places: tuple[QueuedPicture, ...]
     remote: bool
 
     @property
@@ -75,15 +75,15 @@ class PictureQueues:
         self._limits = limits
         self.fetched_bytes = self.decoded_bytes = self.thumbnail_bytes = 0
         self._reads: deque[ReadJob] = deque()
-        self._contents: deque[PicturePlace] = deque()
-        self._inputs: dict[tuple[str, ...], deque[PicturePlace]] = {}
+        self._contents: deque[QueuedPicture] = deque()
+        self._inputs: dict[tuple[str, ...], deque[QueuedPicture]] = {}
 
     def add_reads(self, state: SliceState, plan: SlicePlan, decode: Decode) -> None:
         """Queue all pictures of a slice to be read."""
         decoded = sum(input_bytes(backbone) for backbone in plan.backbones)
         for group in read_groups(plan.rows):
             places = (
-                PicturePlace(
+                QueuedPicture(
                     state, number, plan.rows[number], min(plan.rows[number].size, self._limits.fetched_bytes), decoded, decode
                 )
                 for number in group.places
@@ -108,7 +108,7 @@ class PictureQueues:
         self.fetched_bytes += job.fetched
         return job
 
-    def add_content(self, place: PicturePlace, content: Content) -> None:
+    def add_content(self, place: QueuedPicture, content: Content) -> None:
         """Queue a picture that was read; that of a slice which has ended is dropped."""
         place.content = content
         if place.state.ended:
@@ -117,7 +117,7 @@ class PictureQueues:
         else:
             self._contents.append(place)
 
-    def next_decode(self, *, decoding: int) -> PicturePlace | None:
+    def next_decode(self, *, decoding: int) -> QueuedPicture | None:
         """Return the picture to decode next, counted as decoded; None when nothing waits or there is no room."""
         if not self._contents or decoding >= self._limits.decoders or self.thumbnail_bytes > self._limits.thumbnail_bytes:
             return None
@@ -127,11 +127,11 @@ class PictureQueues:
         self.decoded_bytes += place.decoded
         return self._contents.popleft()
 
-    def add_inputs(self, names: tuple[str, ...], place: PicturePlace) -> None:
+    def add_inputs(self, names: tuple[str, ...], place: QueuedPicture) -> None:
         """Queue a decoded picture for the models of these names."""
         self._inputs.setdefault(names, deque()).append(place)
 
-    def next_batch(self, *, idle: bool, starved: bool) -> tuple[tuple[str, ...], Sequence[PicturePlace]] | None:
+    def next_batch(self, *, idle: bool, starved: bool) -> tuple[tuple[str, ...], Sequence[QueuedPicture]] | None:
         """Return the names of models and the pictures of a batch for them, of one or several slices; None for none.
 
         A batch that is not full goes to idle models when a slice waits for nothing else, or when nothing is under way that
@@ -185,6 +185,6 @@ class PictureQueues:
         self._inputs.clear()
 
 
-def _has_last(ready: Iterable[PicturePlace]) -> bool:
+def _has_last(ready: Iterable[QueuedPicture]) -> bool:
     """Return whether the last pictures of a slice are among those that wait for the models."""
     return any(place.state.is_decoded for place in ready)

@@ -27,7 +27,7 @@ from lodestone.errors import LodestoneError, RunFailedError
 from lodestone.indexing.embed.isolation import DecodingChild
 from lodestone.indexing.embed.model_pass import SliceOutputs, embed_batch
 from lodestone.indexing.embed.picture_inputs import DecodedPicture, PreparedPicture
-from lodestone.indexing.embed.picture_queues import PicturePlace, PictureQueues, ReadJob
+from lodestone.indexing.embed.picture_queues import PictureQueues, QueuedPicture, ReadJob
 from lodestone.indexing.embed.pipeline_limits import PipelineLimits
 from lodestone.indexing.embed.preparing import Content
 from lodestone.indexing.embed.slice_state import Prepared, SlicePlan, SliceState, slice_error
@@ -181,7 +181,7 @@ class SliceFlow:
                 if isinstance(result, RowFailure):
                     state.fail(number, result)
                 else:
-                    self._take_picture(PicturePlace(state, number, plan.rows[number], 0, 0, decode), plan, result)
+                    self._take_picture(QueuedPicture(state, number, plan.rows[number], 0, 0, decode), plan, result)
         elif plan.reads and plan.rows:
             if state.task.isolate:
                 child = self._children[state] = self._stages.isolated()
@@ -210,7 +210,7 @@ class SliceFlow:
 
     # Decode
 
-    def _decoded(self, place: PicturePlace, result: DecodedPicture | RowFailure | Exception) -> None:
+    def _decoded(self, place: QueuedPicture, result: DecodedPicture | RowFailure | Exception) -> None:
         self._queues.fetched_bytes -= place.fetched
         state = place.state
         if isinstance(result, DecodedPicture) and state.plan is not None and not state.ended:
@@ -225,7 +225,7 @@ class SliceFlow:
                 state.fail(place.number, result)
         self._settle(state)
 
-    def _take_picture(self, place: PicturePlace, plan: SlicePlan, picture: PreparedPicture) -> None:
+    def _take_picture(self, place: QueuedPicture, plan: SlicePlan, picture: PreparedPicture) -> None:
         place.state.take(place.number, picture)
         if plan.backbones:
             self._queues.add_inputs(plan.names, place)
@@ -257,7 +257,7 @@ class SliceFlow:
         with self._lock:
             self._stats.add(EmbedStage.EMBED, seconds, pictures=pictures)
 
-    def _embedded(self, batch: Sequence[PicturePlace], results: list[SliceOutputs] | Exception) -> None:
+    def _embedded(self, batch: Sequence[QueuedPicture], results: list[SliceOutputs] | Exception) -> None:
         self._queues.decoded_bytes -= sum(place.decoded for place in batch)
         if isinstance(results, Exception):
             for state in {place.state for place in batch}:

@@ -147,7 +147,7 @@ class NumberColumn:
 Column = KeywordColumn | NumberColumn
 
 
-class Columns:
+class FilterColumns:
     """All columns of one matrix. Not thread-safe: the matrix locks.
 
     Args:

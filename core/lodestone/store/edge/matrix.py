@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from lodestone.store.base import Filter, HasId, Neighbours, PointBatch, VectorQuery, Vectors
 from lodestone.store.checks import check_ids
-from lodestone.store.edge.columns import Columns, Mask
+from lodestone.store.edge.columns import FilterColumns, Mask
 from lodestone.store.edge.matrix_view import Rows, SharedProducts, View
 
 _FIRST_BLOCK: Final = 1_024
@@ -38,7 +38,7 @@ class VectorMatrix:
         vectors: (len(ids), dim) float32, C-ordered; never written to.
     """
 
-    def __init__(self, dim: int, columns: Columns, *, ids: Sequence[str] = (), vectors: Vectors | None = None) -> None:
+    def __init__(self, dim: int, columns: FilterColumns, *, ids: Sequence[str] = (), vectors: Vectors | None = None) -> None:
         self._dim = dim
         self._columns = columns
         self._ids = list(ids)

@@ -25,7 +25,7 @@ from numpy.typing import NDArray
 
 from lodestone.durable_files import sync_folder
 from lodestone.store.base import Vectors
-from lodestone.store.edge.columns import Column, Columns, KeywordColumn, NumberColumn
+from lodestone.store.edge.columns import Column, FilterColumns, KeywordColumn, NumberColumn
 from lodestone.store.edge.matrix import VectorMatrix
 from lodestone.store.files import require_space
 from lodestone_schemas.collections import CollectionSpec, FieldKind
@@ -146,7 +146,7 @@ def _read(path: Path, stamp: Stamp, spec: CollectionSpec) -> VectorMatrix:
             columns[field] = NumberColumn(arrays[f"{field}/numbers"], whole=kind is FieldKind.INTEGER)
     ids: list[str] = arrays["ids"].astype("U36").tolist()
     vectors: Vectors = arrays["vectors"]
-    return VectorMatrix(spec.dim, Columns(spec.fields, columns), ids=ids, vectors=vectors)
+    return VectorMatrix(spec.dim, FilterColumns(spec.fields, columns), ids=ids, vectors=vectors)
 
 
 def _kinds(spec: CollectionSpec) -> list[list[str]]:

@@ -18,7 +18,7 @@ import qdrant_edge as qe
 
 from lodestone.errors import LodestoneError
 from lodestone.store.base import PointBatch
-from lodestone.store.edge.columns import Columns
+from lodestone.store.edge.columns import FilterColumns
 from lodestone.store.edge.engine import engine_errors
 from lodestone.store.edge.matrix import VectorMatrix
 from lodestone.store.edge.matrix_file import MATRIX_FILE, Stamp, read_matrix, stamp_of, write_matrix
@@ -49,7 +49,7 @@ class MatrixPolicy:
     after: int = MATRIX_AFTER
 
 
-class Source(Protocol):
+class MatrixSource(Protocol):
     """The collection that a matrix is made from."""
 
     @property
@@ -81,7 +81,7 @@ class MatrixKeeper:
         policy: When there is a matrix.
     """
 
-    def __init__(self, source: Source, writing: threading.RLock, *, shard: str, policy: MatrixPolicy) -> None:
+    def __init__(self, source: MatrixSource, writing: threading.RLock, *, shard: str, policy: MatrixPolicy) -> None:
         self._source = source
         self._writing = writing
         self._shard = shard
@@ -191,7 +191,7 @@ class MatrixKeeper:
         if self._points() > self._policy.points:
             self._refused = True
             return None
-        matrix = VectorMatrix(self._source.spec.dim, Columns(self._source.spec.fields))
+        matrix = VectorMatrix(self._source.spec.dim, FilterColumns(self._source.spec.fields))
         for points in self._pages():
             if self._stop:
                 return None

@@ -22,7 +22,7 @@ from lodestone.store.aliases import JsonAliasTable
 from lodestone.store.base import Between, Filter, HasId, MatchAny, PointBatch, VectorQuery, Vectors
 from lodestone.store.edge import matrix_file, matrix_keeper
 from lodestone.store.edge.collection import EdgeCollection
-from lodestone.store.edge.columns import Columns
+from lodestone.store.edge.columns import FilterColumns
 from lodestone.store.edge.matrix import VectorMatrix
 from lodestone.store.edge.matrix_file import MATRIX_FILE
 from lodestone.store.edge.matrix_keeper import MatrixPolicy
@@ -62,7 +62,7 @@ def small_files(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def filled(points: PointBatch = POINTS) -> VectorMatrix:
-    matrix = VectorMatrix(DIM, Columns(PAYLOAD_FIELDS))
+    matrix = VectorMatrix(DIM, FilterColumns(PAYLOAD_FIELDS))
     matrix.put(points)
     return matrix
 
@@ -88,7 +88,7 @@ def test_scores_of_equal_vectors_are_equal_wherever_they_stand_and_whatever_else
     vectors = rng.standard_normal((1_003, 384)).astype(np.float32)
     vectors[[5, 400, 900, 1_002]] = vectors[7]
     points = PointBatch([point_id(row) for row in range(1_003)], vectors, [{}] * 1_003)
-    matrix = VectorMatrix(384, Columns(()))
+    matrix = VectorMatrix(384, FilterColumns(()))
     matrix.put(points)
     asked = [vectors[7], *rng.standard_normal((20, 384)).astype(np.float32)]
     same = sorted(points.ids[row] for row in (5, 7, 400, 900, 1_002))
@@ -425,7 +425,7 @@ def test_a_store_that_can_only_be_read_has_its_matrices(opened: Opener, tmp_path
 
 def test_equal_scores_come_by_ascending_id_whenever_their_points_were_added() -> None:
     vector = np.ones((1, DIM), np.float32)
-    matrix = VectorMatrix(DIM, Columns(()), ids=["b", "d"], vectors=np.repeat(vector, 2, axis=0))
+    matrix = VectorMatrix(DIM, FilterColumns(()), ids=["b", "d"], vectors=np.repeat(vector, 2, axis=0))
     for point in ("e", "c", "a", "f"):
         matrix.put(PointBatch([point], vector, [{}]))
     (found,) = matrix.search([VectorQuery(vector[0], 10)], [vector[0]])
