@@ -88,6 +88,11 @@ class QuerySettings(_Section):
     gate_threshold: float | None = Field(
         None, ge=0, le=1, description="Simple from this predicted AP on; default: the fitted one."
     )
+    merge_above: int = Field(
+        10_000_000,
+        ge=0,
+        description="Points of a space from which its guides are merged: two searches instead of one a guide.",
+    )
     outliers: bool = Field(True, description="Leave out guides that are unlike the others.")
     outlier_threshold: float | None = Field(
         None, gt=0, description="Distance, in typical ones of the collection, from which a guide is rejected; default: .9."

@@ -9,9 +9,9 @@ from lodestone.errors import InvalidRequestError
 from lodestone.planner.capacity import Cluster, model_rate
 from lodestone.planner.rates import ASSUMED, MODELS, REFERENCE_GPU, TIMM, Gpu, Rates
 from lodestone.planner.workload import Workload
+from lodestone.store.limits import MERGE_ABOVE
 
 _MOST_CARDS: Final = 100_000
-_MANY: Final = 10_000_000
 _MEASURED_TO: Final = 1_000_000
 
 
@@ -59,11 +59,10 @@ def assumptions(workload: Workload, cluster: Cluster, rates: Rates) -> tuple[str
         )
     if workload.images > _MEASURED_TO:
         sentences.append(f"graphs and searches grow as measured up to {_MEASURED_TO:,} points; nothing larger was built")
-    if workload.images > _MANY and workload.guides > 1:
-        unmerged = len(workload.spaces) * (1 + workload.guides)
+    if workload.images > MERGE_ABOVE and workload.guides > 1:
         sentences.append(
-            "a guess: guides merged into two searches a space above ten million pictures, as designed;"
-            f" queries do not merge them yet and make {unmerged} in each shard"
+            "guides are merged into one search a space beside that of the words (query.merge_above); its recall was measured on"
+            " small collections alone"
         )
     if cluster.gpus + cluster.model_cores > 1:
         sentences.append("network and cores are yours alone; the driver's machine writes to catalog and store at these rates")

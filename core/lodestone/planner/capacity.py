@@ -15,9 +15,8 @@ from lodestone.planner import buckets
 from lodestone.planner.rates import Gpu, Rates
 from lodestone.planner.store import GB, Size, servers, shards, size_of
 from lodestone.planner.workload import Workload
+from lodestone.store.limits import MERGE_ABOVE, MERGED_SEARCHES
 
-_MANY: Final = 10_000_000  # above so many pictures a query's guides are to be merged into two searches per space
-_MERGED_SEARCHES: Final = 2
 _HALF_BYTES: Final = 2
 _META_BYTES: Final = 300  # one compressed row of facts about a picture
 _CATALOG_BYTES: Final = 1_700  # 900 to 1,130 measured in SQLite; PostgreSQL's rows and indexes take half as much more
@@ -295,7 +294,7 @@ def searches_a_query(workload: Workload) -> int:
     It makes one for the text and one for each guide in each space; above ten million pictures two per space.
     """
     per_space = 1 + workload.guides
-    return len(workload.spaces) * (min(per_space, _MERGED_SEARCHES) if workload.images > _MANY else per_space)
+    return len(workload.spaces) * (min(per_space, MERGED_SEARCHES) if workload.images > MERGE_ABOVE else per_space)
 
 
 def search_cores(workload: Workload, rates: Rates, searches: int, *, shards: int) -> float:

@@ -74,7 +74,7 @@ class QueryEngine:
         self._settings = settings
         self._hub = hub
         calibration = ScoreCalibration(store)
-        searcher = Searcher(store, calibration, fuser=fuser)
+        searcher = Searcher(store, calibration, fuser=fuser, merge_above=settings.merge_above)
         self._learned = LearnedStages(
             learnt or LearnedModels(), store=store, searcher=searcher, text_encoder=profile.text_encoder
         )

@@ -16,8 +16,10 @@ from lodestone.errors import StoreError, UnknownNameError
 from lodestone.retrieval.calibration import ScoreCalibration
 from lodestone.retrieval.fuser import Fuser, LocalFuser
 from lodestone.retrieval.fusion import NEED_ALL_SCORES, FusedList, RankedList
+from lodestone.retrieval.merging import LargeCollections, search_merged
 from lodestone.retrieval.rescoring import ListSearch, Scorer, by_collection, complete
 from lodestone.store.base import Filter, VectorQuery, VectorStore
+from lodestone.store.limits import MERGE_ABOVE
 
 Scores = NDArray[np.float32]
 
@@ -86,11 +88,20 @@ class Searcher:
         store: Where the vectors are.
         calibration: Measures what a unit of score is worth.
         fuser: Fuses the lists; None for this process.
+        merge_above: Points of a collection from which its guides are merged into one search.
     """
 
-    def __init__(self, store: VectorStore, calibration: ScoreCalibration, *, fuser: Fuser | None = None) -> None:
+    def __init__(
+        self,
+        store: VectorStore,
+        calibration: ScoreCalibration,
+        *,
+        fuser: Fuser | None = None,
+        merge_above: int = MERGE_ABOVE,
+    ) -> None:
         self._fuser = fuser or LocalFuser()
         self._store = store
+        self._large = LargeCollections(store, merge_above)
         self._calibration = calibration
         self._parallel = store.capabilities().engine not in _HOLD_THE_GIL
 
@@ -232,7 +243,10 @@ class Searcher:
     def _one(self, collection: str, group: Sequence[ListSearch], rules: RankingRules) -> list[RankedList]:
         queries = [VectorQuery(one.vector, limit=one.depth or rules.depths[-1], filter=rules.filter) for one in group]
         try:
-            answers = self._store.search(collection, queries)
+            if len(group) > 1 and collection in self._large:
+                answers = search_merged(self._store, collection, group, queries)
+            else:
+                answers = self._store.search(collection, queries)
         except UnknownNameError as error:  # the alias is there, what it stands for was deleted
             raise StoreError(
                 f"the collection {collection!r} of the space {group[0].space!r} is gone from the vector store",

@@ -23,6 +23,10 @@ MATRIX_POINTS = 200_000
 # which a command that asks once would pay in vain.
 MATRIX_AFTER = 16
 
+# Points of a collection above which a query's guides are merged: one search for all of them beside that of the words.
+MERGE_ABOVE = 10_000_000
+MERGED_SEARCHES = 2
+
 # Points in one engine call. The embedded engine holds the GIL meanwhile, for about 10 ms at 1,000 dimensions.
 CALL_POINTS = 256
 

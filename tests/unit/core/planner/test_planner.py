@@ -262,10 +262,10 @@ def test_what_is_guessed_is_called_a_guess_and_what_is_measured_is_not() -> None
     assert "measured" in on_cores
 
 
-def test_searches_that_queries_do_not_merge_yet_are_told() -> None:
+def test_guides_that_queries_merge_are_told() -> None:
     said = " ".join(assumptions(HUNDRED_MILLION, FOUR_H100, DEFAULT_RATES))
-    assert "make 40 in each shard" in said  # nine guides and the words, in four spaces
-    assert "in each shard" not in " ".join(assumptions(replace(HUNDRED_MILLION, guides=1), FOUR_H100, DEFAULT_RATES))
+    assert "guides are merged into one search a space" in said
+    assert "are merged" not in " ".join(assumptions(replace(HUNDRED_MILLION, guides=1), FOUR_H100, DEFAULT_RATES))
 
 
 def test_half_of_what_is_known_of_a_picture_gives_the_other_half_and_says_so() -> None:
