@@ -28,7 +28,7 @@ from lodestone.embeddings.slices import read_part
 from lodestone.errors import LodestoneError
 from lodestone.files.opening import open_area
 from lodestone.sources.folders import hash_file
-from lodestone.indexing.embed.slice_embedder import EmbedSlice
+from lodestone.indexing.embed.slice_pipeline import SlicePipeline
 from lodestone.indexing.tasks import EmbedSettings, SliceRow, SliceTask
 from lodestone_jobs.embedding import RayExecutor
 
@@ -36,7 +36,7 @@ options = json.loads(sys.argv[1])
 folder = Path(options["folder"])
 area = open_area(folder / options["name"])
 settings = EmbedSettings(("efficientnet-lite0",), "minilm", Path(options["models"]), area, open_area(folder / "thumbnails"))
-parts = EmbedSlice(settings).parts.names()
+parts = SlicePipeline(settings).parts.names()
 seed = UUID(int=0)
 paths = sorted((folder / "photos").iterdir())
 rows = [SliceRow(str(uuid5(seed, p.name)), hash_file(p), str(p), p.name, p.stat().st_size, 1) for p in paths]

@@ -30,7 +30,7 @@ from lodestone.indexing.embed.picture_inputs import DecodedPicture, PreparedPict
 from lodestone.indexing.embed.picture_queues import PictureQueues, QueuedPicture, ReadJob
 from lodestone.indexing.embed.pipeline_limits import PipelineLimits
 from lodestone.indexing.embed.preparing import Content
-from lodestone.indexing.embed.slice_state import Prepared, SlicePlan, SliceState, slice_error
+from lodestone.indexing.embed.slice_state import SlicePlan, SliceState, slice_error
 from lodestone.indexing.embed.stage_pools import Pool, StagePools
 from lodestone.indexing.embed.stages import SliceStages
 from lodestone.indexing.stage_stats import EmbedStage, StageStats
@@ -64,16 +64,11 @@ class SliceFlow:
         self._running: Counter[Pool] = Counter()
         self._children: dict[SliceState, DecodingChild] = {}
 
-    def admit(self, task: SliceTask, prepared: Prepared | None = None) -> None:
-        """Start on a task.
-
-        Args:
-            task: The task.
-            prepared: Its pictures, where another process has decoded them; they are decoded here where they do not fit.
-        """
+    def admit(self, task: SliceTask) -> None:
+        """Start on a task."""
         with self._lock:
             self._stats.begin()
-            self._start(Pool.PLAN, lambda: self._stages.plan(task), partial(self._planned, SliceState(task), prepared))
+            self._start(Pool.PLAN, lambda: self._stages.plan(task), partial(self._planned, SliceState(task)))
 
     def take(self) -> SliceReceipt | Advance | None:
         """Wait for the next receipt or progress; None says that `finish` was called.
@@ -170,19 +165,13 @@ class SliceFlow:
 
     # Plan
 
-    def _planned(self, state: SliceState, prepared: Prepared | None, plan: SlicePlan | Exception) -> None:
+    def _planned(self, state: SliceState, plan: SlicePlan | Exception) -> None:
         if isinstance(plan, Exception):
             self._fail(state, plan)
             return
         state.begin(plan)
-        decode = self._stages.decoder(plan)
-        if plan.reads and prepared is not None and plan.fits(prepared):
-            for number, result in enumerate(prepared):
-                if isinstance(result, RowFailure):
-                    state.fail(number, result)
-                else:
-                    self._take_picture(QueuedPicture(state, number, plan.rows[number], 0, 0, decode), plan, result)
-        elif plan.reads and plan.rows:
+        if plan.reads and plan.rows:
+            decode = self._stages.decoder(plan)
             if state.task.isolate:
                 child = self._children[state] = self._stages.isolated()
                 decode = partial(child.decode, backbones=plan.names)

@@ -23,7 +23,6 @@ from lodestone.indexing.tasks import META_PART, RowFailure, SliceReceipt, SliceR
 CAPTION_WORK: Final = 0.06  # of a picture's work: about 3 ms against 50 ms of a core, with the profile `embedded`
 
 Captions = list[tuple[str, str, str]]  # image id, source, text
-Prepared = Sequence[PreparedPicture | RowFailure]
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,16 +54,6 @@ class SlicePlan:
     def names(self) -> tuple[str, ...]:
         """Return the names of the missing backbones: pictures of slices with the same names share model passes."""
         return tuple(backbone.name for backbone in self.backbones)
-
-    def fits(self, prepared: Prepared) -> bool:
-        """Return whether pictures decoded elsewhere match the rows and have inputs for the backbones.
-
-        They may not: other parts may have been written since.
-        """
-        ids = [picture.image_id if isinstance(picture, RowFailure) else picture.row.image_id for picture in prepared]
-        names = set(self.names)
-        complete = all(isinstance(picture, RowFailure) or names <= picture.inputs.keys() for picture in prepared)
-        return complete and ids == [row.image_id for row in self.rows]
 
 
 @dataclass(slots=True, eq=False)
