@@ -47,7 +47,7 @@ CORE: Final[Levels] = (
     ("data", "durable_files", "errors", "http_fetch", "observe", "processes"),
     ("access", "clock", "config", "files", "models", "paging", "store"),
     ("backbones", "catalog", "imaging", "retrieval"),
-    ("embeddings", "query_log", "sources", "text_encoders"),
+    ("composed", "embeddings", "query_log", "sources", "text_encoders"),
     ("spaces", "trust"),
     ("generators", "tags"),
     ("indexing", "query"),
