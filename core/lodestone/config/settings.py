@@ -19,6 +19,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict
 
 from lodestone.config.cluster import ClusterSettings
+from lodestone.config.compositions import CompositionSettings
 from lodestone.config.engines import EngineSettings, GuideCacheSettings
 from lodestone.config.own_profiles import ProfileSettings
 from lodestone.config.serve import ServeSettings as ServeSettings  # noqa: PLC0414 - a section as the others
@@ -149,6 +150,9 @@ class Settings(BaseSettings):
     guide_cache: GuideCacheSettings = Field(default_factory=GuideCacheSettings)
     generators: dict[str, EngineSettings] = Field(default_factory=dict, description="Guide engines by name.")
     profiles: dict[str, ProfileSettings] = Field(default_factory=dict, description="Profiles of one's own by name.")
+    compositions: dict[str, CompositionSettings] = Field(
+        default_factory=dict, description="Composed queries' modalities, by name."
+    )
 
     @classmethod
     def settings_customise_sources(
