@@ -39,6 +39,9 @@ class ListInfo(Model):
     scale: float
     found: int
     best: float | None
+    merged: bool = Field(
+        False, description="Whether the guide was searched together with the space's others, because the space is large."
+    )
 
 
 class HitPart(Model):

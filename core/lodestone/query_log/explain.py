@@ -7,6 +7,7 @@ the score: for `mean_distance` a part is weight / scale * inner product over all
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Sequence
 from typing import Final
 
@@ -49,15 +50,26 @@ def explain(trace: Trace) -> QueryExplanation:
                 scale=one.scale,
                 found=len(one.ids),
                 best=float(one.scores[0]) if one.ids else None,
+                merged=one.merged,
             )
             for one in trace.lists
         ],
         hits=[_explained(trace, image_id, row, places[image_id]) for row, image_id in enumerate(trace.hits)],
         dropped=list(trace.dropped),
         warnings=list(trace.warnings),
-        notes=_idle(trace),
+        notes=[*_merged(trace), *_idle(trace)],
         timings_ms=dict(trace.timings_ms),
     )
+
+
+def _merged(trace: Trace) -> list[str]:
+    """Return the spaces in which several guides were searched as one."""
+    guides = Counter(one.space for one in trace.lists if one.merged)
+    if not guides:
+        return []
+    counts = ", ".join(f"{space} {count}" for space, count in guides.items())
+    why = "scores are exact, but a picture that a single guide likes may be missed (query.merge_above)"
+    return [f"guides were merged into one search in large spaces ({counts}): {why}"]
 
 
 def _idle(trace: Trace) -> list[str]:

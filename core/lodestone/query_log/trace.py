@@ -121,6 +121,7 @@ class Trace:
             ],
             "lists": [packed.ranked(one) for one in self.lists],
             "completed": [packed.ranked(one) for one in self.completed],
+            "merged": [[one.guide, one.space] for one in self.lists if one.merged],
             "ranking": [packed.ids(self.ranking.ids), packed.add(self.ranking.scores)],
             "hits": packed.ids(self.hits),
             "parts": [[guide, space, packed.add(scores)] for (guide, space), scores in self.parts.items()],
@@ -241,13 +242,14 @@ class _Packed:
 
 def _unpacked(header: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]) -> Trace:
     table = header["ids"]
+    merged = {(guide, space) for guide, space in header.get("merged", ())}  # records of earlier versions have none
 
     def ids(name: str) -> tuple[str, ...]:
         return tuple(table[row] for row in arrays[name])
 
     def ranked(rows: Sequence[Any]) -> tuple[RankedList, ...]:
         return tuple(
-            RankedList(guide, space, weight, ids(names), arrays[scores], scale)
+            RankedList(guide, space, weight, ids(names), arrays[scores], scale, (guide, space) in merged)
             for guide, space, weight, scale, names, scores in rows
         )
 
@@ -281,7 +283,7 @@ def _unpacked(header: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]) -> 
         warnings=tuple(header["warnings"]),
         timings_ms=header["timings_ms"],
         owner=header.get("owner", ""),
-        confidence=header.get("confidence"),  # records of earlier versions have none
+        confidence=header.get("confidence"),
         probably_nothing=header.get("probably_nothing", False),
         confidence_signs=header.get("confidence_signs", {}),
     )

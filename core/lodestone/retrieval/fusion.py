@@ -40,6 +40,7 @@ class RankedList:
         ids: Image ids, best first, without repeats.
         scores: (len(ids),) float32, descending; inner products.
         scale: What one unit of score means in this list: spread of the scores, > 0.
+        merged: Whether the guide was searched together with others in one search: ids are of what that search found.
     """
 
     guide: str
@@ -48,6 +49,7 @@ class RankedList:
     ids: tuple[str, ...]
     scores: NDArray[np.float32]
     scale: float = 1.0
+    merged: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -67,7 +67,11 @@ def merged(group: Sequence[ListSearch]) -> list[ListSearch]:
 
 
 def search_merged(
-    store: VectorStore, collection: str, group: Sequence[ListSearch], queries: Sequence[VectorQuery]
+    store: VectorStore,
+    collection: str,
+    group: Sequence[ListSearch],
+    fewer: Sequence[ListSearch],
+    queries: Sequence[VectorQuery],
 ) -> list[Neighbours]:
     """Answer all searches of a group by at most two searches and the exact scores of what they find.
 
@@ -75,11 +79,9 @@ def search_merged(
         store: Where the vectors are.
         collection: The collection of the group.
         group: The searches.
-        queries: The query of each of them.
+        fewer: What `merged` made of them.
+        queries: The query of each search of the group.
     """
-    fewer = merged(group)
-    if len(fewer) == len(group):
-        return store.search(collection, queries)
     limit = max(query.limit for query in queries)
     few = [replace(queries[0], vector=one.vector, limit=one.depth or limit) for one in fewer]
     found = store.search(collection, few)

@@ -16,7 +16,7 @@ from lodestone.errors import StoreError, UnknownNameError
 from lodestone.retrieval.calibration import ScoreCalibration
 from lodestone.retrieval.fuser import Fuser, LocalFuser
 from lodestone.retrieval.fusion import NEED_ALL_SCORES, FusedList, RankedList
-from lodestone.retrieval.merging import LargeCollections, search_merged
+from lodestone.retrieval.merging import LargeCollections, merged, search_merged
 from lodestone.retrieval.rescoring import ListSearch, Scorer, by_collection, complete
 from lodestone.store.base import Filter, VectorQuery, VectorStore
 from lodestone.store.limits import MERGE_ABOVE
@@ -243,8 +243,9 @@ class Searcher:
     def _one(self, collection: str, group: Sequence[ListSearch], rules: RankingRules) -> list[RankedList]:
         queries = [VectorQuery(one.vector, limit=one.depth or rules.depths[-1], filter=rules.filter) for one in group]
         try:
-            if len(group) > 1 and collection in self._large:
-                answers = search_merged(self._store, collection, group, queries)
+            fewer = merged(group) if len(group) > 1 and collection in self._large else group
+            if len(fewer) < len(group):
+                answers = search_merged(self._store, collection, group, fewer, queries)
             else:
                 answers = self._store.search(collection, queries)
         except UnknownNameError as error:  # the alias is there, what it stands for was deleted
@@ -253,8 +254,9 @@ class Searcher:
                 hint="`lodestone index` or `lodestone verify --repair` loads it again; no model runs for that",
                 collection=collection,
             ) from error
+        apart = {one.guide for one in fewer}  # guides with a search of their own
         scales = self._calibration.scales(collection, np.stack([one.vector for one in group]))
         return [
-            RankedList(one.guide, one.space, one.weight, answer.ids, answer.scores, float(scale))
+            RankedList(one.guide, one.space, one.weight, answer.ids, answer.scores, float(scale), one.guide not in apart)
             for one, answer, scale in zip(group, answers, scales, strict=True)
         ]

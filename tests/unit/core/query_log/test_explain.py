@@ -170,3 +170,18 @@ def test_an_outlier_filter_with_too_few_guides_is_said_to_have_judged_nothing(st
     assert [line for line in notes if note in line and "the outlier filter judged nothing" in line] == notes
     assert len(notes) == bool(note)
     assert explain(replace(trace, plan={"outliers": False})).notes == []
+
+
+def test_guides_that_were_searched_as_one_are_said_to_be(store):
+    trace = answered(store, "mean_distance")
+    merged = tuple(replace(one, merged=one.guide != "text" and one.space == "labels") for one in trace.lists)
+    explanation = explain(Trace.from_bytes(replace(trace, lists=merged).to_bytes()))
+    assert [(one.guide, one.space) for one in explanation.lists if one.merged] == [
+        ("exemplar/0", "labels"),
+        ("exemplar/1", "labels"),
+    ]
+    (note,) = explanation.notes
+    assert "merged into one search" in note
+    assert "labels 2" in note
+    assert explain(trace).notes == []
+    assert not any(one.merged for one in explain(trace).lists)

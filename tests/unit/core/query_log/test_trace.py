@@ -57,8 +57,8 @@ def make_trace(**changes) -> Trace:
 
 def same_list(one: RankedList, other: RankedList) -> bool:
     return (
-        (one.guide, one.space, one.weight, one.ids, one.scale)
-        == (other.guide, other.space, other.weight, other.ids, other.scale)
+        (one.guide, one.space, one.weight, one.ids, one.scale, one.merged)
+        == (other.guide, other.space, other.weight, other.ids, other.scale, other.merged)
         and one.scores.dtype == other.scores.dtype
         and one.scores.tobytes() == other.scores.tobytes()
     )

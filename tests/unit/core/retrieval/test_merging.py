@@ -80,6 +80,7 @@ async def test_ten_lists_take_two_searches_and_their_scores_are_exact(
     assert (counted.graph, counted.exact) == (2, 0)
     row = {image_id: number for number, image_id in enumerate(POINTS.ids)}
     assert [one.guide for one in ranking.lists] == [one.guide for one in searches()]
+    assert [one.merged for one in ranking.lists] == [one.guide != TEXT_GUIDE for one in searches()]
     for found, one in zip(ranking.lists, searches(), strict=True):
         assert len(found.ids) == 50
         expected = POINTS.vectors[[row[image_id] for image_id in found.ids]] @ one.vector
@@ -94,6 +95,7 @@ async def test_merged_guides_find_what_guides_of_their_own_find(store: EdgeStore
         merged = await ranked(store, fusion, merge_above=1_000, seed=seed)
         apart = await ranked(store, fusion, merge_above=10_000, seed=seed)
         assert merged.fused.ids[:3] == apart.fused.ids[:3]
+        assert not any(one.merged for one in apart.lists)
         recalls.append(len(set(merged.fused.ids[:20]) & set(apart.fused.ids[:20])) / 20)
     assert float(np.mean(recalls)) > 0.9
 
