@@ -52,9 +52,13 @@ def index(
         ),
     ] = None,
     actors: Annotated[
-        int | None,
+        str | None,
         typer.Option(
-            "--actors", min=1, help="Actors with models; default: as many as fit.", rich_help_panel=_CLUSTER, show_default=False
+            "--actors",
+            metavar="NUMBER|MIN:MAX",
+            help="Actors with models, or bounds of their number; default: as many as fit.",
+            rich_help_panel=_CLUSTER,
+            show_default=False,
         ),
     ] = None,
     gpus_per_actor: Annotated[
@@ -73,7 +77,7 @@ def index(
     """Index pictures. Run it again at any time: only what is new or changed is read, and what was cut short goes on."""
     cluster = {
         "address": address,
-        "actors": actors,
+        "actors": None if actors is None else _bounds(actors),
         "gpus_per_actor": gpus_per_actor,
         "cpus_per_actor": cpus_per_actor,
     }
@@ -104,6 +108,20 @@ def index(
         context.emit(report.as_dict(), human)
         if not resume:
             _require_some_usable(context, _named(paths or []), corpus)
+
+
+def _bounds(actors: str) -> int | tuple[int, int]:
+    """Return a number of actors, or the least and the most of them.
+
+    Raises:
+        InvalidRequestError: the text is neither.
+    """
+    numbers = actors.split(":")
+    if len(numbers) > 2 or not all(number.isascii() and number.isdigit() for number in numbers):
+        raise InvalidRequestError(
+            f"--actors {actors!r} is neither a number nor two numbers MIN:MAX", hint="e.g. --actors 4, or --actors 2:16"
+        )
+    return int(numbers[0]) if len(numbers) == 1 else (int(numbers[0]), int(numbers[1]))
 
 
 def _run_named(arguments: list[str]) -> str:
