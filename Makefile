@@ -65,8 +65,9 @@ mutations: setup  ## put small faults into a copy of the code, one at a time: so
 coverage: setup  ## report what `make test COVERAGE=1` measured; fails below the floor
 	$(BIN)/coverage report --skip-covered --fail-under=$(COVERAGE_FLOOR)
 
-chaos: setup  ## kill everything at random moments, 20 rounds (ROUNDS=…, SEED=…): ten minutes and more
+chaos: setup  ## kill everything at random moments, 20 rounds (ROUNDS=…, SEED=…), and 5 with nodes that come and go: a quarter of an hour
 	$(BIN)/python -m tests.chaos.rounds --rounds $(or $(ROUNDS),20) --seed $(or $(SEED),0)
+	$(BIN)/python -m tests.chaos.rounds --two-nodes --rounds $(or $(TWO_NODE_ROUNDS),5) --seed $(or $(SEED),0)
 
 check: setup format-check lint types unit  ## format, lint, types, unit tests: under two minutes
 

@@ -1,4 +1,4 @@
-"""What does a round of chaos happen to? Three Ray nodes, a Qdrant cluster of three, PostgreSQL, and homes that use them."""
+"""Servers that a round of chaos happens to: Ray nodes, a Qdrant cluster of three, PostgreSQL, and homes that use them."""
 
 from __future__ import annotations
 
@@ -19,14 +19,16 @@ from tests.support.models import model_context
 from tests.support.pictures import write_bad_files, write_photos
 from tests.support.postgres_server import PostgresServer, run_postgres
 from tests.support.qdrant_cluster import QdrantCluster, run_qdrant_cluster
-from tests.support.ray_nodes import RayNodes, run_ray_nodes
+from tests.support.ray_nodes import NodeNotStartedError, RayNodes, run_ray_nodes
 
 from lodestone.catalog.catalog import Catalog
 from lodestone.config.home import Home
 
 PICTURES, SLICE = 40, 8
 CORPUS = "chaos"
+RAY_NODES = 3
 _RUN_SECONDS = 240.0
+_MEND_ATTEMPTS = 3
 _WORKER = "EmbedActor"  # in the title of an actor's process
 _SETTINGS = """
 profile = "small"
@@ -47,9 +49,10 @@ replication = 2
 timeout_s = 5
 [cluster]
 address = "{ray}"
-actors = 2
-cpus_per_actor = 0.5
+{actors}
 """
+_TWO_ACTORS = "actors = 2\ncpus_per_actor = 0.5"
+_ACTOR_A_NODE = "actors = 0\ncpus_per_actor = 2"  # a node that joins gets one, too
 _DRIVER_ENVIRONMENT = {
     "OMP_NUM_THREADS": "1",
     "RAY_gcs_rpc_server_reconnect_timeout_s": "16",  # a driver whose head node is gone gives up after seven seconds, not forty
@@ -86,14 +89,23 @@ class Driver:
 
 @dataclass
 class ChaosCluster:
-    """The servers, and where the pictures are."""
+    """The servers, and where the pictures are.
+
+    Attributes:
+        template: Name of a database with the corpus in it: its id is part of every picture's.
+        ray_nodes: Number of Ray nodes at the beginning of a run.
+        actors: Settings of the embedding actors.
+    """
 
     folder: Path
     postgres: PostgresServer
     qdrant: QdrantCluster
     ray: RayNodes
     photos: Path
-    template: str  # name of a database with the corpus in it: its id is part of every picture's
+    template: str
+    ray_nodes: int = RAY_NODES
+    actors: str = _TWO_ACTORS
+    _drivers: list[subprocess.Popen[str]] = field(default_factory=list)
 
     def new_home(self, name: str) -> Path:
         """A home of its own with an empty catalog, in which pictures get the ids that they get in every other."""
@@ -116,6 +128,7 @@ class ChaosCluster:
             urls=self.qdrant.urls,
             grpc_ports=self.qdrant.grpc_ports,
             ray=self.ray.address,
+            actors=self.actors,
         )
         (home / "lodestone.toml").write_text(text.replace("'", '"'))
 
@@ -132,6 +145,7 @@ class ChaosCluster:
                 cwd=Path(__file__).resolve().parents[2],
                 env={**os.environ, **_DRIVER_ENVIRONMENT, **self.ray.environment},
             )
+        self._drivers.append(process)
         driver = Driver(process)
         listener = threading.Thread(target=driver.listen, daemon=True)
         listener.start()
@@ -144,7 +158,7 @@ class ChaosCluster:
     def workers(self) -> list[psutil.Process]:
         """Processes of Ray actors that decode or embed now."""
         found = []
-        for process in psutil.Process(self.ray.host.pid).children(recursive=True):
+        for process in self.ray.processes():
             try:
                 if _WORKER in " ".join(process.cmdline()):
                     found.append(process)
@@ -156,11 +170,27 @@ class ChaosCluster:
         """Have every server and node run again that does not."""
         if self.postgres.process.poll() is not None:
             self.postgres.start()
-        if 0 not in self.ray.alive:  # the head was lost, and with it the cluster
-            self.ray.restart()
-        while len(self.ray.alive) < 3:
-            self.ray.add()
+        for left in reversed(range(_MEND_ATTEMPTS)):
+            try:
+                self._mend_ray()
+                break
+            except NodeNotStartedError:
+                if not left:
+                    raise
         self.qdrant.restart_dead()
+
+    def _mend_ray(self) -> None:
+        if 0 not in self.ray.alive:  # the head was lost, and with it the cluster
+            self.ray.restart(nodes=self.ray_nodes)
+        for number in sorted(self.ray.alive)[self.ray_nodes :]:  # nodes that joined in the last round
+            self.ray.kill(number)
+        while len(self.ray.alive) < self.ray_nodes:
+            self.ray.add()
+
+    def kill_drivers(self) -> None:
+        """SIGKILL the drivers that still run: those of a round that hangs."""
+        for process in self._drivers:
+            process.kill()
 
     def forget(self, home: Path) -> None:
         """Remove a home's collections from the servers, so that later rounds are not slowed down by them."""
@@ -172,8 +202,17 @@ class ChaosCluster:
 
 
 @contextmanager
-def chaos_cluster(folder: Path, *, qdrant: Path | None = None, postgres: Path | None = None) -> Iterator[ChaosCluster]:
-    """All servers, started side by side; `qdrant` and `postgres` are where their binaries are, if that is known."""
+def chaos_cluster(
+    folder: Path, *, ray_nodes: int = RAY_NODES, qdrant: Path | None = None, postgres: Path | None = None
+) -> Iterator[ChaosCluster]:
+    """All servers, started side by side.
+
+    Args:
+        folder: Where their files and the pictures are.
+        ray_nodes: Number of Ray nodes; with fewer than three, each has one actor.
+        qdrant: Qdrant's binary, if it is known where that is.
+        postgres: The folder of PostgreSQL's binaries, likewise.
+    """
     photos = folder / "photos"
     write_photos(photos, PICTURES)
     write_bad_files(photos / "bad")
@@ -189,7 +228,7 @@ def chaos_cluster(folder: Path, *, qdrant: Path | None = None, postgres: Path | 
             for context in (
                 run_postgres(folder / "postgres", binaries=postgres),
                 run_qdrant_cluster(qdrant or fetch(), folder / "qdrant"),
-                run_ray_nodes(),
+                run_ray_nodes(nodes=ray_nodes),
             )
         ]
         database, store, ray = [each.result() for each in starting]
@@ -197,4 +236,7 @@ def chaos_cluster(folder: Path, *, qdrant: Path | None = None, postgres: Path | 
         catalog = Catalog.open(template)
         catalog.ensure_corpus(CORPUS)
         catalog.close()
-        yield ChaosCluster(folder, database, store, ray, photos, template.rpartition("/")[2])
+        actors = _TWO_ACTORS if ray_nodes == RAY_NODES else _ACTOR_A_NODE
+        cluster = ChaosCluster(folder, database, store, ray, photos, template.rpartition("/")[2], ray_nodes, actors)
+        stack.callback(cluster.kill_drivers)
+        yield cluster

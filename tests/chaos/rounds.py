@@ -1,15 +1,19 @@
-"""Does an index run on a cluster survive anything? Rounds of SIGKILL at random moments, each compared with an undisturbed run.
+"""Rounds of SIGKILL at random moments of an index run on a cluster, each compared with an undisturbed run.
 
-`python -m tests.chaos.rounds --rounds 20 --seed 1` (or `make chaos`) prints each round's seed; `--seed N --rounds 1` plays the
-faults of one round again. In each, one to three of these die at moments drawn over the whole run: a worker, the driver, a Ray
-node, the head of the Ray cluster, a Qdrant node, PostgreSQL. What died comes back, the run is resumed where it failed, and then
-ids, counts and vectors must be those of the run that nobody disturbed: nothing lost, nothing twice. A round in which nothing
-was killed (the run was over before) proves nothing: it is played again with earlier moments.
+`python -m tests.chaos.rounds --rounds 20 --seed 1` prints each round's seed; `--seed N --rounds 1` plays the faults of one
+round again. In each, one to three of these die at moments drawn over the whole run: a worker, the driver, a Ray node, the head
+of the Ray cluster, a Qdrant node, PostgreSQL. What died comes back, the run is resumed where it failed, and then ids, counts
+and vectors must be those of the run that nobody disturbed: nothing lost, nothing twice. With `--two-nodes` the Ray cluster has
+two nodes, and in each round one is added and one is removed in mid-run. `make chaos` does both.
+
+A round in which nothing happened (the run was over before) proves nothing: it is played again with earlier moments. A round
+that takes longer than ten minutes has failed: the stacks of all threads are printed, and no more rounds are played.
 """
 
 from __future__ import annotations
 
 import argparse
+import faulthandler
 import os
 import random
 import signal
@@ -19,28 +23,34 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Sequence
+from concurrent.futures import Future, wait
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 
 import psutil
-from tests.chaos.cluster import PICTURES, ChaosCluster, Driver, chaos_cluster
+from tests.chaos.cluster import PICTURES, RAY_NODES, ChaosCluster, Driver, chaos_cluster
 from tests.chaos.state import State, differences, gaps, state_of
+from tests.support.ray_nodes import NodeNotStartedError
 
 KINDS = ("worker", "driver", "ray", "head", "qdrant", "postgres")
+NODE_CHANGES = ("join", "leave")  # of the Ray cluster, with `--two-nodes`
 _REPLAYS = 3  # of a round that killed nothing, each with moments half as late
 _MOST_RESUMES = 5
 _LONGEST_DELAY_S = 6.0
 _OUTAGE_S = (0.2, 3.0)
 _STARTING_STEPS = 4  # begin, discover (twice), start
 _RUN_S = 240.0
+_ROUND_S = 600.0
+_LOOK_S = 0.05
 
 
 @dataclass(frozen=True)
 class Fault:
-    """One SIGKILL.
+    """One SIGKILL, or a Ray node that joins.
 
     Attributes:
-        kind: Whose.
+        kind: Who dies, or "join".
         step: It falls after the driver has told so many steps,
         delay_s: and so many seconds.
         victim: Which of several, as a draw from 0 to 1.
@@ -138,8 +148,8 @@ def play(cluster: ChaosCluster, name: str, faults: Sequence[Fault], wanted: Undi
                 # a resumed run has less to tell: it goes on counting where the one before ended, but for how it starts
                 if not driver.wait_for_step(max(fault.step - told, min(fault.step, _STARTING_STEPS))):
                     break
-                time.sleep(fault.delay_s)
-                victim = strike(cluster, driver, fault, mending)
+                time.sleep(max(fault.delay_s, _LOOK_S))
+                victim = strike(cluster, driver, fault, mending, happened)
                 if victim is not None:
                     happened.append(f"{victim} at step {fault.step} + {fault.delay_s:.1f} s")
                     played.killed.append(fault.kind)
@@ -163,8 +173,13 @@ def play(cluster: ChaosCluster, name: str, faults: Sequence[Fault], wanted: Undi
     return played
 
 
-def strike(cluster: ChaosCluster, driver: Driver, fault: Fault, mending: list[threading.Thread]) -> str | None:
-    """Kill; who it was, or None when there was nothing to kill. What is to come back does so in a thread of `mending`."""
+def strike(
+    cluster: ChaosCluster, driver: Driver, fault: Fault, mending: list[threading.Thread], happened: list[str]
+) -> str | None:
+    """Kill; who it was, or None when there was nothing to kill.
+
+    What is to come back does so in a thread of `mending`, which adds to `happened` what it could not start.
+    """
     if driver.process.poll() is not None:
         return None
     if fault.kind == "driver":
@@ -183,21 +198,52 @@ def strike(cluster: ChaosCluster, driver: Driver, fault: Fault, mending: list[th
     if fault.kind == "head":
         cluster.ray.kill(0)
         return "head of the Ray cluster"
-    if fault.kind == "ray":
+    if fault.kind == "join":
+        _later(mending, replace(fault, outage_s=0.0), cluster.ray.add, happened)
+        return "a Ray node that joins"
+    if fault.kind in ("ray", "leave"):
         nodes = sorted(cluster.ray.alive - {0})
+        if not nodes:
+            return None
         node = nodes[int(fault.victim * len(nodes))]
         cluster.ray.kill(node)
-        _later(mending, fault, cluster.ray.add)
+        if fault.kind == "ray":
+            _later(mending, fault, cluster.ray.add, happened)
         return f"ray node {node}"
     if fault.kind == "qdrant":
         living = [node.number for node in cluster.qdrant.nodes if node.alive]
         number = living[int(fault.victim * len(living))]
         cluster.qdrant.kill(number)
-        _later(mending, fault, lambda: cluster.qdrant.start(number))
+        _later(mending, fault, lambda: cluster.qdrant.start(number), happened)
         return f"qdrant node {number}"
     cluster.postgres.kill()
-    _later(mending, fault, cluster.postgres.start)
+    _later(mending, fault, cluster.postgres.start, happened)
     return "postgres"
+
+
+class RoundHungError(AssertionError):
+    """A round took longer than any may."""
+
+
+def within(limit_s: float, play_round: Callable[[], Round]) -> Round:
+    """Return what comes of a round, which is played in a thread of its own.
+
+    Raises:
+        RoundHungError: it takes longer than `limit_s` seconds; the stacks of all threads are on standard error.
+    """
+    outcome: Future[Round] = Future()
+
+    def run() -> None:
+        try:
+            outcome.set_result(play_round())
+        except BaseException as error:  # noqa: BLE001 - raised in the waiting thread
+            outcome.set_exception(error)
+
+    threading.Thread(target=run, daemon=True).start()
+    if wait([outcome], limit_s).done:
+        return outcome.result()
+    faulthandler.dump_traceback(all_threads=True)
+    raise RoundHungError(f"not finished after {limit_s:.0f} s")
 
 
 def run_rounds(cluster: ChaosCluster, seeds: Sequence[int], kinds: Callable[[int], Sequence[str]] = kinds_of) -> list[str]:
@@ -209,12 +255,16 @@ def run_rounds(cluster: ChaosCluster, seeds: Sequence[int], kinds: Callable[[int
     wrong: list[str] = []
     planned: Counter[str] = Counter()
     struck: Counter[str] = Counter()
-    for seed in seeds:
+    for place, seed in enumerate(seeds):
         at = time.monotonic()
         faults = faults_of(seed, kinds(seed), wanted.steps, embedded=wanted.stages.index("load"))
         planned.update(kinds(seed))
         for replay in range(_REPLAYS):
-            played = play(cluster, f"round-{seed}-{replay}", faults, wanted)
+            try:
+                played = within(_ROUND_S, partial(play, cluster, f"round-{seed}-{replay}", faults, wanted))
+            except RoundHungError as hung:  # its thread still uses the cluster: whatever came now would not count
+                print(f"seed {seed}: FAILED: {hung}; {len(seeds) - place - 1} rounds are not played", flush=True)
+                return [*wrong, f"seed {seed}: {hung}"]
             struck.update(played.killed)
             if not played.killed:
                 played.problems.append("nothing was killed")
@@ -226,16 +276,19 @@ def run_rounds(cluster: ChaosCluster, seeds: Sequence[int], kinds: Callable[[int
                 break
             faults = [replace(fault, step=max(fault.step // 2, 1), delay_s=fault.delay_s / 2) for fault in faults]
         wrong += [f"seed {seed}: {problem}" for problem in played.problems]
-    wrong += [f"{kind} was to die and never did" for kind in KINDS if planned[kind] and not struck[kind]]
-    kills = ", ".join(f"{kind} {struck[kind]}" for kind in KINDS)
-    print(f"{len(seeds)} rounds in {time.monotonic() - began:.0f} s; killed: {kills}; {len(wrong)} differences", flush=True)
+    wrong += [f"{kind} was to die and never did" for kind in planned if not struck[kind]]
+    kills = ", ".join(f"{kind} {struck[kind]}" for kind in (*KINDS, *NODE_CHANGES) if planned[kind])
+    print(f"{len(seeds)} rounds in {time.monotonic() - began:.0f} s; struck: {kills}; {len(wrong)} differences", flush=True)
     return wrong
 
 
-def _later(mending: list[threading.Thread], fault: Fault, mend: Callable[[], object]) -> None:
+def _later(mending: list[threading.Thread], fault: Fault, mend: Callable[[], object], happened: list[str]) -> None:
     def wait_and_mend() -> None:
         time.sleep(fault.outage_s)
-        mend()
+        try:
+            mend()
+        except NodeNotStartedError as error:  # the head died too: after this run the whole cluster is started again
+            happened.append(str(error))
 
     thread = threading.Thread(target=wait_and_mend, daemon=True)
     mending.append(thread)
@@ -244,7 +297,7 @@ def _later(mending: list[threading.Thread], fault: Fault, mend: Callable[[], obj
 
 def _wait_for_workers(cluster: ChaosCluster, driver: Driver) -> list[psutil.Process]:
     while not (found := cluster.workers()) and driver.process.poll() is None:
-        time.sleep(0.05)
+        time.sleep(_LOOK_S)
     return found
 
 
@@ -258,12 +311,14 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.chaos.rounds", description=__doc__.splitlines()[0])
     parser.add_argument("--rounds", type=int, default=20)
     parser.add_argument("--seed", type=int, default=0, help="of the first round; the others count on")
+    parser.add_argument("--two-nodes", action="store_true", help="add a node to a Ray cluster of two, and remove one")
     parser.add_argument("--folder", type=Path, help="keep everything here")
     given = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="chaos-") as temporary:
         folder = given.folder or Path(temporary)
-        with chaos_cluster(folder) as cluster:
-            return 1 if run_rounds(cluster, range(given.seed, given.seed + given.rounds)) else 0
+        seeds = range(given.seed, given.seed + given.rounds)
+        with chaos_cluster(folder, ray_nodes=2 if given.two_nodes else RAY_NODES) as cluster:
+            return 1 if run_rounds(cluster, seeds, (lambda _: NODE_CHANGES) if given.two_nodes else kinds_of) else 0
 
 
 if __name__ == "__main__":

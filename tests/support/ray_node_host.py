@@ -1,15 +1,18 @@
-"""Which process are a test's Ray nodes the children of? This one: it starts and kills them as it is told on standard input.
+"""Process that holds one Ray node of a test: it starts the node, and kills all of it when its standard input ends.
 
-A process of its own, because Ray reads its settings when it is imported, and its nodes die with the thread that started them.
-`add CPUS GPUS` prints a node's number, address and processes as JSON; `kill NUMBER` sends SIGKILL to
-all of them; after `kill all` the next one is the head of a new cluster.
+Each node has a process of its own. Ray's processes die with the thread that started them, and Ray waits long for a head that is
+dead: whoever started this process can end it at any time (ray_nodes.py).
+
+`python -m tests.support.ray_node_host FOLDER CPUS GPUS [ADDRESS]` prints the cluster's address as JSON when the node runs.
+Without ADDRESS the node is the head of a new cluster.
 """
 
 from __future__ import annotations
 
-import contextlib
 import json
+import os
 import sys
+import threading
 from typing import Any
 
 import psutil
@@ -17,28 +20,19 @@ from ray._private.node import Node
 from ray._private.parameter import RayParams
 
 _OBJECT_STORE_BYTES = 80 * 2**20
+_REAPING_SECONDS = 10.0
 
 
-def main(folder: str) -> None:
-    """Do as told until standard input ends."""
-    nodes: list[Node] = []
-    for line in sys.stdin:
-        command, value, *more = line.split()
-        if command == "add":
-            nodes.append(_start(folder, nodes[0] if nodes else None, cpus=int(value), gpus=int(more[0])))
-            answer: Any = {"number": len(nodes) - 1, "address": nodes[0].gcs_address, "pids": _pids(nodes[-1])}
-        elif value == "all":
-            answer = {"killed": sum(_kill(node) for node in nodes)}
-            nodes.clear()
-        else:
-            answer = {"killed": _kill(nodes[int(value)])}
-        print(json.dumps(answer), flush=True)
-    for node in reversed(nodes):
-        _kill(node)
+def main(folder: str, cpus: str, gpus: str, address: str = "") -> None:
+    """Hold a node until standard input ends."""
+    threading.Thread(target=_end_with_input, daemon=True).start()
+    node = _start(folder, address, cpus=int(cpus), gpus=int(gpus))
+    print(json.dumps({"address": node.gcs_address}), flush=True)
+    threading.Event().wait()  # the node would die with this thread
 
 
-def _start(folder: str, head: Node | None, *, cpus: int, gpus: int) -> Node:
-    given: dict[str, Any] = {} if head is None else {"gcs_address": head.gcs_address, "node_manager_port": 0}
+def _start(folder: str, address: str, *, cpus: int, gpus: int) -> Node:
+    given: dict[str, Any] = {"gcs_address": address, "node_manager_port": 0} if address else {}
     params = RayParams(
         node_ip_address="127.0.0.1",
         num_cpus=cpus,
@@ -52,28 +46,22 @@ def _start(folder: str, head: Node | None, *, cpus: int, gpus: int) -> Node:
         **given,
     )
     params.dashboard_agent_listen_port = 0
-    return Node(params, head=head is None, shutdown_at_exit=False, spawn_reaper=False)
+    return Node(params, head=not address, shutdown_at_exit=False, spawn_reaper=False)
 
 
-def _pids(node: Node) -> list[int]:
-    return [process.process.pid for processes in node.all_processes.values() for process in processes]
-
-
-def _kill(node: Node) -> int:
-    """SIGKILL everything of the node at once, workers too; nothing gets to say goodbye."""
-    victims: list[psutil.Process] = []
-    for pid in _pids(node):
-        with contextlib.suppress(psutil.NoSuchProcess):
-            process = psutil.Process(pid)
-            victims += [process, *process.children(recursive=True)]
-    for process in victims:
-        with contextlib.suppress(psutil.NoSuchProcess):
+def _end_with_input() -> None:
+    """SIGKILL everything of the node at once when standard input ends, workers too; nothing gets to say goodbye."""
+    sys.stdin.read()
+    this = psutil.Process()
+    started = this.children()
+    for process in this.children(recursive=True):
+        try:
             process.kill()
-    for processes in node.all_processes.values():
-        for each in processes:
-            each.process.wait()  # a raylet that stays a zombie keeps its workers from ending
-    return len(victims)
+        except psutil.NoSuchProcess:
+            continue
+    psutil.wait_procs(started, timeout=_REAPING_SECONDS)  # a raylet that stays a zombie keeps its workers from ending
+    os._exit(0)
 
 
 if __name__ == "__main__":
-    main(sys.argv[1])
+    main(*sys.argv[1:])

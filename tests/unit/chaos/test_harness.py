@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import threading
 from dataclasses import replace
 from typing import Any, cast
 
@@ -92,10 +93,12 @@ def test_a_space_that_is_missing_everywhere_is_told() -> None:
     assert missing(replace(WHOLE, collections={}, counts={})) == ["spaces: [], not ['captions', 'pixels']"]
 
 
+STAGES = ["begin", "discover", "start", "embed", "embed", "load", "promote", "done"]
+PEACE = rounds.Undisturbed(WANTED, [float(n) for n in range(len(STAGES))], STAGES)
+
+
 def played(monkeypatch: pytest.MonkeyPatch, outcomes: list[rounds.Round]) -> list[str]:
-    stages = ["begin", "discover", "start", "embed", "embed", "load", "promote", "done"]
-    peace = rounds.Undisturbed(WANTED, [float(n) for n in range(len(stages))], stages)
-    monkeypatch.setattr(rounds, "undisturbed", lambda _: peace)
+    monkeypatch.setattr(rounds, "undisturbed", lambda _: PEACE)
     monkeypatch.setattr(rounds, "play", lambda *_: outcomes.pop(0))
     return rounds.run_rounds(CLUSTER, [1], lambda _: ("worker",))
 
@@ -108,6 +111,47 @@ def test_a_round_that_killed_nobody_is_played_again_and_fails_at_last(monkeypatc
 
 def test_a_difference_fails_a_round(monkeypatch: pytest.MonkeyPatch) -> None:
     assert played(monkeypatch, [rounds.Round(["worker"], ["worker"], ["images differ"])]) == ["seed 1: images differ"]
+
+
+def test_a_round_that_hangs_fails_with_its_stacks_and_ends_the_rounds(
+    monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    released = threading.Event()
+
+    def hang(*_: object) -> rounds.Round:
+        released.wait(60)
+        return rounds.Round()
+
+    monkeypatch.setattr(rounds, "undisturbed", lambda _: PEACE)
+    monkeypatch.setattr(rounds, "play", hang)
+    monkeypatch.setattr(rounds, "_ROUND_S", 0.2)
+    assert rounds.run_rounds(CLUSTER, [1, 2], lambda _: ("worker",)) == ["seed 1: not finished after 0 s"]
+    released.set()
+    told = capfd.readouterr()
+    assert "seed 1: FAILED: not finished after 0 s; 1 rounds are not played" in told.out
+    assert " in hang" in told.err
+
+
+def test_what_fails_in_a_round_fails_the_command() -> None:
+    def fail() -> rounds.Round:
+        raise AssertionError("not finished after 5 runs")
+
+    with pytest.raises(AssertionError, match="after 5 runs"):
+        rounds.within(60, fail)
+
+
+def test_with_two_nodes_one_joins_and_one_leaves_in_every_round(monkeypatch: pytest.MonkeyPatch) -> None:
+    faults: list[rounds.Fault] = []
+
+    def struck(*arguments: Any) -> rounds.Round:
+        faults.extend(arguments[2])
+        return rounds.Round(killed=[fault.kind for fault in arguments[2]])
+
+    monkeypatch.setattr(rounds, "undisturbed", lambda _: PEACE)
+    monkeypatch.setattr(rounds, "play", struck)
+    assert rounds.run_rounds(CLUSTER, [1, 2], lambda _: rounds.NODE_CHANGES) == []
+    assert sorted(fault.kind for fault in faults) == ["join", "join", "leave", "leave"]
+    assert all(1 <= fault.step < len(PEACE.steps) for fault in faults)
 
 
 def test_every_kind_is_first_in_one_of_six_rounds() -> None:
