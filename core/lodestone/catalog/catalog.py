@@ -7,7 +7,7 @@ learning.py, and raise:
     CatalogError     the database cannot be read or written (also: a row that breaks a constraint)
     OutOfSpaceError  the disk is full; the transaction left nothing behind
 
-Each subject has its module: corpora, images, photo_facts, captions, slices (receipts, loads), compaction, attempts,
+Each subject has its module: corpora, images, photo_facts, captions, slices (receipts, loads), compaction, attempts, outcomes,
 deletions (tombstones), runs (failures), artifacts (aliases), tags (their outbox), queries (feedback), trust (topics, events),
 guide_engines, duplicates, swaps (overrides), containers, idempotency (writes with keys), rate_windows,
 api_keys, home_facts, export.
@@ -31,6 +31,7 @@ from lodestone.catalog.database.engine import MOST_CONNECTIONS, make_engine, mak
 from lodestone.catalog.database.migrate import ensure_head
 from lodestone.catalog.embeddings.attempts import AttemptRows
 from lodestone.catalog.embeddings.compaction import CompactionRows
+from lodestone.catalog.embeddings.outcomes import OutcomeRows
 from lodestone.catalog.export import ExportRows
 from lodestone.catalog.home_facts import HomeRows
 from lodestone.catalog.identity import mint_image_id
@@ -61,6 +62,7 @@ class Catalog(
     CaptionRows,
     CompactionRows,
     AttemptRows,
+    OutcomeRows,
     DeletionRows,
     RunRows,
     ArtifactRows,

@@ -85,6 +85,18 @@ class ImageRecord:
     metadata_version: int = 0
 
 
+class PlannedPicture(NamedTuple):
+    """What a worker needs to know of a picture in order to embed it; as in `ImageRecord`."""
+
+    image_id: str
+    root_id: str
+    uri: str
+    hash: str
+    size: int
+    mtime_ns: int
+    position: int | None
+
+
 class ImageFields(NamedTuple):
     """What a vector collection holds of a picture besides its vector, and its state; as in `ImageRecord`."""
 

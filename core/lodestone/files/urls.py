@@ -20,7 +20,7 @@ _WEB: Final = frozenset({"http", "https"})
 _SECRET: Final = re.compile(r"key|secret|token|passw|credential|signature|^sig$|connection_string", re.IGNORECASE)
 _WITH_USER: Final = re.compile(r"[^/@?#]*:[^@]*@")  # a secret key may hold slashes
 _PORT: Final = re.compile(r"[^/@:?#]+:\d+/")  # host:9000/who@where.jpg
-_ENCODED: Final = {"%": "%25", "?": "%3F", "#": "%23"}
+_ENCODED: Final = str.maketrans({"%": "%25", "?": "%3F", "#": "%23"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +55,7 @@ class Url:
         return url if url.is_web else replace(url, key=_decoded(url.key))
 
     def __str__(self) -> str:
-        key = self.key if self.is_web else "".join(_ENCODED.get(char, char) for char in self.key)
+        key = self.key if self.is_web else self.key.translate(_ENCODED)
         return f"{self.scheme}://{self.bucket}{'/' if key else ''}{key}{'?' if self.query else ''}{self.query}"
 
     @property

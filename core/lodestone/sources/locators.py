@@ -103,7 +103,13 @@ def root_path(kind: str, base: str) -> str:
 
 def place_below(base: str, relative: str) -> str:
     """Return a path or URL below a folder or prefix."""
-    return str(Url.stored(base).join(relative)) if is_url(base) else str(Path(base) / relative)
+    url = _stored_url(base)
+    return str(Path(base) / relative) if url is None else str(url.join(relative))
+
+
+@lru_cache(maxsize=256)
+def _stored_url(base: str) -> Url | None:
+    return Url.stored(base) if is_url(base) else None
 
 
 def split_container(uri: str, kind: str) -> tuple[str, str]:

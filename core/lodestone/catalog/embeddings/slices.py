@@ -22,14 +22,13 @@ from sqlalchemy import (
     func,
     insert,
     select,
-    update,
 )
 
 from lodestone.catalog import tables
-from lodestone.catalog.database.sql import chunks, insert_ignoring
+from lodestone.catalog.database.sql import chunks, insert_ignoring, update_rows
 from lodestone.catalog.embeddings.slice_parts import COLUMNS, LIVE, LIVING, ORDER, PartRows, refresh_parts, save_receipts
 from lodestone.catalog.pictures.images import IMAGE_COLUMNS, image_record
-from lodestone.catalog.records import ImageFields, ImageRecord, ImageState, Receipt, SliceRecord
+from lodestone.catalog.records import ImageFields, ImageRecord, ImageState, PlannedPicture, Receipt, SliceRecord
 
 
 class SliceRows(PartRows):
@@ -53,7 +52,7 @@ class SliceRows(PartRows):
             connection.execute(insert(tables.slices), rows)
             if members:
                 connection.execute(insert(tables.slice_members), members)
-                connection.execute(_SET_SLICE, [{"of_image": m["image_id"], "to_slice": m["slice_id"]} for m in members])
+                update_rows(connection, _IMAGES.image_id, [_IMAGES.slice_id], [(m["image_id"], m["slice_id"]) for m in members])
 
         if planned:
             self._write(change)
@@ -77,6 +76,20 @@ class SliceRows(PartRows):
         )
         with self._reading() as connection:
             return [image_record(row) for row in connection.execute(query)]
+
+    def planned_pictures(self, slice_id: str, *, states: Collection[ImageState] = LIVING) -> list[PlannedPicture]:
+        """Return what workers need to know of the slice's live members, which `slice_images` returns whole, in row order."""
+        with self._reading() as connection:
+            rows = connection.execute(_PLANNED, {"of_slice": slice_id, "in_states": list(states)}).all()
+        return list(map(PlannedPicture._make, rows))
+
+    def slice_captions(self, slice_id: str) -> dict[str, list[tuple[str, str]]]:
+        """Return the captions of the slice's pictures by image id: (source, text), by source and then in the order given."""
+        captions: dict[str, list[tuple[str, str]]] = {}
+        with self._reading() as connection:
+            for image_id, source, text in connection.execute(_CAPTIONS, {"of_slice": slice_id}).all():
+                captions.setdefault(image_id, []).append((source, text))
+        return captions
 
     def slice_fields(self, slice_id: str, *, states: Collection[ImageState]) -> list[ImageFields]:
         """Return what vector collections hold of the slice's live members, which `slice_images` returns whole, in row order."""
@@ -175,8 +188,19 @@ class SliceRows(PartRows):
         self._write(change)
 
 
-_SET_SLICE = (
-    update(tables.images).where(tables.images.c.image_id == bindparam("of_image")).values(slice_id=bindparam("to_slice"))
+# Statements stand here, so that they are compiled once.
+_IMAGES, _MEMBERS, _TEXTS = tables.images.c, tables.slice_members.c, tables.captions.c
+_PLANNED = (
+    select(*(_IMAGES[name] for name in PlannedPicture._fields))
+    .join(tables.slice_members, (_MEMBERS.image_id == _IMAGES.image_id) & (_MEMBERS.slice_id == _IMAGES.slice_id))
+    .where(_IMAGES.slice_id == bindparam("of_slice"), _IMAGES.state.in_(bindparam("in_states", expanding=True)))
+    .order_by(_MEMBERS.position)
+)
+_CAPTIONS = (
+    select(_TEXTS.image_id, _TEXTS.source, _TEXTS.text)
+    .join(tables.images, _IMAGES.image_id == _TEXTS.image_id)
+    .where(_IMAGES.slice_id == bindparam("of_slice"))
+    .order_by(_TEXTS.image_id, _TEXTS.source, _TEXTS.position)
 )
 
 

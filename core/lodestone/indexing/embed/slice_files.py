@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -75,7 +74,7 @@ class PartFiles:
             pairs = ((caption["source"], caption["text"]) for caption in row["captions"] or ())
             inside[row["image_id"]] = tuple(pair for pair in pairs if pair[0] in EMBEDDED_SOURCES)
         rows = tuple(
-            replace(row, captions=tuple(dict.fromkeys((*known_captions(row), *inside[row.image_id]))))
+            row._replace(captions=tuple(dict.fromkeys((*known_captions(row), *inside[row.image_id]))))
             for row in task.rows
             if row.image_id in inside
         )

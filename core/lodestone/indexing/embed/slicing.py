@@ -114,9 +114,9 @@ def task_of(
     missing = parts.missing(done)
     # Once a slice has its `meta` part, finishing it cannot embed the pictures that are still pending in it.
     states = (ImageState.ACTIVE,) if META_PART in done else (ImageState.PENDING, ImageState.ACTIVE)
-    images = catalog.slice_images(record.slice_id, states=states)
-    captions = catalog.captions([image.image_id for image in images])
-    enclosures = {root_id: enclosure_of(roots[root_id], boundaries) for root_id in {image.root_id for image in images}}
+    pictures = catalog.planned_pictures(record.slice_id, states=states)
+    captions = catalog.slice_captions(record.slice_id)
+    enclosures = {root_id: enclosure_of(roots[root_id], boundaries) for root_id in {picture.root_id for picture in pictures}}
     return SliceTask(
         slice_id=record.slice_id,
         corpus_id=record.corpus_id,
@@ -124,15 +124,15 @@ def task_of(
         parts=missing,
         rows=tuple(
             SliceRow(
-                image_id=image.image_id,
-                hash=image.hash,
-                path=locator_of_image(roots[image.root_id], image),
-                uri=image.uri,
-                size=image.size,
-                mtime_ns=image.mtime_ns,
-                captions=tuple((caption.source, caption.text) for caption in captions.get(image.image_id, ())),
-                within=enclosures[image.root_id],
+                picture.image_id,
+                picture.hash,
+                locator_of_image(roots[picture.root_id], picture),
+                picture.uri,
+                picture.size,
+                picture.mtime_ns,
+                tuple(captions[picture.image_id]) if picture.image_id in captions else (),
+                enclosures[picture.root_id],
             )
-            for image in images
+            for picture in pictures
         ),
     )
