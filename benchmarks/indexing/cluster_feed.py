@@ -37,6 +37,7 @@ from lodestone.embeddings.slices import write_part
 from lodestone.embeddings.tables import meta_table
 from lodestone.files.opening import open_area
 from lodestone.files.tokens import hash_bytes
+from lodestone.imaging.metadata import METADATA_VERSION
 from lodestone.indexing.embed.pipeline_limits import PipelineLimits
 from lodestone.indexing.embed.slice_batches import SliceBatches, SliceBatchLimits
 from lodestone.indexing.embed.slice_pipeline import SlicePipeline
@@ -129,7 +130,7 @@ class TimedPipeline:
     def _receipt(self, task: SliceTask) -> SliceReceipt:
         rows = [
             {"image_id": row.image_id, "uri": row.uri, "hash": row.hash, "size": row.size, "mtime_ns": row.mtime_ns}
-            | {"width": 500, "height": 375, "format": "JPEG"}
+            | {"width": 500, "height": 375, "format": "JPEG", "metadata_version": METADATA_VERSION}
             for row in task.rows
         ]
         meta = write_part(self._settings.embeddings, task.corpus_id, task.fingerprint, META_PART, meta_table(rows))

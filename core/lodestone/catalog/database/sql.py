@@ -34,7 +34,7 @@ def insert_ignoring(connection: Connection, table: Table, rows: Sequence[Mapping
     if not rows:
         return 0
     first_key = next(iter(table.primary_key))
-    statement = _insert(connection, table).on_conflict_do_nothing().returning(first_key)
+    statement = _insert(connection.dialect.name, table).on_conflict_do_nothing().returning(first_key)
     return len(connection.execute(statement, [dict(row) for row in rows]).all())
 
 
@@ -46,10 +46,7 @@ def placed(columns: Sequence[Column[Any]], place: Sequence[Any]) -> Tuple:
 def upsert(connection: Connection, table: Table, rows: Sequence[Mapping[str, Any]]) -> None:
     """Insert `rows` (all columns given), replacing those with the same primary key."""
     if rows:
-        keys = [column.name for column in table.primary_key]
-        statement = _insert(connection, table)
-        changed = {column.name: statement.excluded[column.name] for column in table.columns if column.name not in keys}
-        connection.execute(statement.on_conflict_do_update(index_elements=keys, set_=changed), [dict(row) for row in rows])
+        connection.execute(_upsert(connection.dialect.name, table), [dict(row) for row in rows])
 
 
 def update_rows(
@@ -96,9 +93,17 @@ def _update_of_values(table: str, names: tuple[str, ...], rows: int) -> str:
     return f"WITH new({', '.join(names)}) AS (VALUES {values}) {update}"
 
 
-def _insert(connection: Connection, table: Table) -> sqlite.Insert | postgresql.Insert:
+@cache
+def _upsert(dialect: str, table: Table) -> sqlite.Insert | postgresql.Insert:
+    keys = [column.name for column in table.primary_key]
+    statement = _insert(dialect, table)
+    changed = {column.name: statement.excluded[column.name] for column in table.columns if column.name not in keys}
+    return statement.on_conflict_do_update(index_elements=keys, set_=changed)
+
+
+def _insert(dialect: str, table: Table) -> sqlite.Insert | postgresql.Insert:
     # ON CONFLICT has the same syntax in both, but SQLAlchemy has one construct for each dialect; loading either takes 30 ms.
-    if connection.dialect.name == "postgresql":
+    if dialect == "postgresql":
         from sqlalchemy.dialects import postgresql
 
         return postgresql.insert(table)

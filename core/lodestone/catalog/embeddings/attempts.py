@@ -11,7 +11,7 @@ from dataclasses import asdict
 from datetime import UTC, datetime
 from typing import Any
 
-from sqlalchemy import Connection, Row, and_, func, insert, or_, select, update
+from sqlalchemy import Connection, Row, and_, bindparam, func, insert, or_, select, update
 
 from lodestone.catalog import tables
 from lodestone.catalog.database.engine import CatalogBase
@@ -21,6 +21,12 @@ from lodestone.catalog.records import AttemptState, Receipt, SliceAttempt
 from lodestone.errors import NotFoundError
 
 _LOST = (AttemptState.FAILED, AttemptState.DIED)
+_LAST_ATTEMPTS = (  # made once
+    select(tables.slices.c.slice_id, func.max(tables.slice_attempts.c.attempt))
+    .outerjoin(tables.slice_attempts, tables.slice_attempts.c.slice_id == tables.slices.c.slice_id)
+    .where(tables.slices.c.slice_id.in_(bindparam("of_slices", expanding=True)))
+    .group_by(tables.slices.c.slice_id)
+)
 
 
 class AttemptRows(CatalogBase):
@@ -41,15 +47,14 @@ class AttemptRows(CatalogBase):
         Raises:
             NotFoundError: A slice is unknown; nothing was recorded.
         """
-        slices, table = tables.slices, tables.slice_attempts
 
         def change(connection: Connection) -> list[SliceAttempt]:
             known: set[str] = set()
             last: dict[str, int] = {}
             for chunk in chunks(slice_ids):
-                known.update(connection.execute(select(slices.c.slice_id).where(slices.c.slice_id.in_(chunk))).scalars())
-                highest = select(table.c.slice_id, func.max(table.c.attempt)).where(table.c.slice_id.in_(chunk))
-                last.update((row[0], row[1]) for row in connection.execute(highest.group_by(table.c.slice_id)))
+                for slice_id, attempt in connection.execute(_LAST_ATTEMPTS, {"of_slices": chunk}):
+                    known.add(slice_id)
+                    last[slice_id] = attempt or 0
             unknown = next((slice_id for slice_id in slice_ids if slice_id not in known), None)
             if unknown is not None:
                 raise NotFoundError(f"there is no slice with id {unknown!r}", hint="its corpus may have been removed meanwhile")
@@ -68,7 +73,7 @@ class AttemptRows(CatalogBase):
                 )
                 for slice_id in slice_ids
             ]
-            connection.execute(insert(table), [asdict(attempt) | {"state": attempt.state.value} for attempt in attempts])
+            connection.execute(insert(tables.slice_attempts), [asdict(attempt) | {"state": attempt.state.value} for attempt in attempts])
             return attempts
 
         return self._write(change) if slice_ids else []

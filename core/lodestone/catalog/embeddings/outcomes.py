@@ -11,7 +11,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, Final, NamedTuple
 
-from sqlalchemy import Connection, bindparam, delete, exists, insert, select, update
+from sqlalchemy import ColumnElement, Connection, Table, bindparam, case, delete, exists, false, insert, select, update
 
 from lodestone.catalog import tables
 from lodestone.catalog.database.engine import CatalogBase
@@ -224,7 +224,16 @@ def _end_attempt(connection: Connection, outcome: SliceOutcome, *, failed: int) 
 _WHOLE: Final = tuple(_IMAGES[name] for name in (*OUTCOME_COLUMNS, "state"))
 _SHORT: Final = tuple(_IMAGES[name] for name in (*_PLAIN, "state"))
 _CAPTIONS, _FAILURES, _TOMBSTONES, _TAGS = tables.captions.c, tables.failures.c, tables.tombstones.c, tables.tags.c
-# Statements stand here, so that they are compiled once.
+_SOURCES: Final = bindparam("caption_sources", expanding=True)
+
+
+def _has(table: Table, *conditions: ColumnElement[bool]) -> ColumnElement[bool]:
+    """Return whether the picture has such a row. An empty table is looked at once, and not for each picture."""
+    first = select(next(iter(table.primary_key))).limit(1).scalar_subquery()
+    return case((first.is_not(None), exists().where(*conditions)), else_=false())
+
+
+# Statements stand here, so that they are made and compiled once.
 _MEMBERS: Final = select(
     _IMAGES.image_id,
     _IMAGES.root_id,
@@ -232,12 +241,10 @@ _MEMBERS: Final = select(
     _IMAGES.state,
     _IMAGES.taken_at,
     _IMAGES.metadata_version,
-    exists().where(
-        _CAPTIONS.image_id == _IMAGES.image_id, _CAPTIONS.source.in_(bindparam("caption_sources", expanding=True))
-    ),
-    exists().where(_FAILURES.root_id == _IMAGES.root_id, _FAILURES.uri == _IMAGES.uri),
-    exists().where(_TOMBSTONES.image_id == _IMAGES.image_id),
-    exists().where(_TAGS.image_id == _IMAGES.image_id),
+    _has(tables.captions, _CAPTIONS.image_id == _IMAGES.image_id, _CAPTIONS.source.in_(_SOURCES)),
+    _has(tables.failures, _FAILURES.root_id == _IMAGES.root_id, _FAILURES.uri == _IMAGES.uri),
+    _has(tables.tombstones, _TOMBSTONES.image_id == _IMAGES.image_id),
+    _has(tables.tags, _TAGS.image_id == _IMAGES.image_id),
 ).where(_IMAGES.slice_id == bindparam("of_slice"), _IMAGES.state.in_(_STATES))
 _ATTEMPTS = tables.slice_attempts.c
 _END_ATTEMPT: Final = update(tables.slice_attempts).where(

@@ -13,7 +13,7 @@ from heapq import merge
 from itertools import islice
 from typing import Any, Final
 
-from sqlalchemy import ColumnElement, Connection, Row, Select, case, exists, func, select, tuple_, update
+from sqlalchemy import ColumnElement, Connection, Row, Select, bindparam, case, exists, func, select, tuple_, update
 
 from lodestone.catalog import tables
 from lodestone.catalog.database.engine import CatalogBase
@@ -40,13 +40,11 @@ def refresh_parts(connection: Connection, slice_ids: Iterable[str] | None = None
 
     Every writing transaction is serialisable: of two that write receipts of one slice, the second runs again.
     """
-    slices, now = tables.slices, _parts_now()
-    statement = update(slices).where(slices.c.parts != now).values(parts=now)
     if slice_ids is None:
-        connection.execute(statement)
+        connection.execute(_REFRESH_ALL)
         return
     for chunk in chunks(sorted(slice_ids)):
-        connection.execute(statement.where(slices.c.slice_id.in_(chunk)))
+        connection.execute(_REFRESH, {"of_slices": chunk})
 
 
 class PartRows(CatalogBase):
@@ -162,3 +160,9 @@ def _parts_now() -> ColumnElement[str]:
     length = func.coalesce(func.sum(func.length(sorted_names.c.part) + len(_BETWEEN)), 0)
     value = select(func.coalesce(case((length > _LONGEST, _TOO_LONG), else_=joined), ""))
     return value.select_from(sorted_names).scalar_subquery()
+
+
+# Made once: to make such statements takes longer than to run them.
+_NOW: Final = _parts_now()
+_REFRESH_ALL: Final = update(tables.slices).where(tables.slices.c.parts != _NOW).values(parts=_NOW)
+_REFRESH: Final = _REFRESH_ALL.where(tables.slices.c.slice_id.in_(bindparam("of_slices", expanding=True)))
