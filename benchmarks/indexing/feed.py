@@ -264,7 +264,6 @@ def limits(options: argparse.Namespace) -> PipelineLimits:
         remote_reads=256,
         decoders=options.decoders,
         writers=16,
-        thumbnail_writers=128,
         fetched_bytes=512 << 20,
         decoded_bytes=3 * options.batch * 3 * options.side**2,
     )

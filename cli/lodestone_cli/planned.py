@@ -22,7 +22,7 @@ _LIMITS: Final = {
     "decode": "decoding (cores)",
     "models": "the models (cards)",
     "decode and models": "decoding and models (cores)",
-    "write": "writing thumbnails (workers)",
+    "write": "writing the files of slices (workers)",
     "record": "the driver, which records",
     "load": "loading the vector store",
 }
@@ -140,9 +140,9 @@ def _sections(planned: Planned) -> list[tuple[str, list[tuple[str, str]]]]:
     cores = f"servers {made.search_cores:,.0f} ({each:,.0f} each), service {made.service_cores:,.0f}" if qps else "give --qps"
     workers = [("decoding cores", f"{made.decode_cores:,}"), ("network", f"{made.network_gbit:,.2f} Gbit/s{more}")]
     if workload.objects:
-        from lodestone.planner.buckets import THUMBNAILS_A_WRITE, pictures_a_read
+        from lodestone.planner.buckets import pictures_a_read, writes_a_picture
 
-        reads, writes = made.images_per_second / pictures_a_read(workload), made.images_per_second / THUMBNAILS_A_WRITE
+        reads, writes = made.images_per_second / pictures_a_read(workload), made.images_per_second * writes_a_picture(workload)
         workers.append(
             ("requests", f"{reads:,.0f} reads/s, {writes:,.0f} writes/s (S3 takes 5,500 and 3,500 a prefix and second)")
         )

@@ -198,6 +198,14 @@ class EmbeddingsDamagedError(LodestoneError):
     exit_code = 15
 
 
+class ThumbnailsDamagedError(LodestoneError):
+    """A pack of thumbnails is truncated or altered. Single ones are made again on request, all of it by the next index run."""
+
+    code = "thumbnails_damaged"
+    status = 500
+    exit_code = 15
+
+
 class SourceError(LodestoneError):
     """A bucket, table or archive of pictures cannot be listed or read: denied, expired credentials, missing, malformed."""
 

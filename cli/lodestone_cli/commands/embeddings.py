@@ -94,6 +94,7 @@ def verify(
     """Compare the files with what the catalog has of them. Damaged ones are made again by the next `lodestone index`."""
     with CommandContext(home=home, profile=profile, output=output, purpose="lodestone embeddings verify") as context:
         from lodestone.embeddings.audit import damaged_parts
+        from lodestone.embeddings.thumbnail_upkeep import damaged_packs, forget_pack
 
         context.require_home()
         runtime = context.runtime
@@ -106,18 +107,29 @@ def verify(
         ]
         for one in found:  # so that the next run finds them unfinished
             catalog.forget_receipts(one["slice_id"], [one["part"]])
+        packs = [
+            pack for one in corpora for pack in damaged_packs(catalog, runtime.thumbnails, one.corpus_id, deep=deep)
+        ]
+        for pack in packs:
+            forget_pack(catalog, runtime.thumbnails.packs, pack)
 
         def human(console: Console) -> None:
             for one in found:
                 console.print(printable(f"{one['path']} {one['what']}"), markup=False)
+            for pack in packs:
+                console.print(printable(f"{pack.name.path} {pack.problem}"), markup=False)
             sound = (
                 "all files are as they were written" if deep else "all files have their sizes; --deep compares checksums too"
             )
-            console.print(f"damaged: {counted(len(found), 'file')}" if found else sound)
+            count = len(found) + len(packs)
+            console.print(f"damaged: {counted(count, 'file')}" if count else sound)
 
-        context.emit({"damaged": found}, human)
+        damaged_thumbnails = [{"slice_id": pack.slice_id, "path": pack.name.path, "what": pack.problem} for pack in packs]
+        context.emit({"damaged": found, "thumbnails": damaged_thumbnails}, human)
         if found:
             raise _damaged(len(found))
+        if packs:
+            raise _damaged_packs(len(packs))
 
 
 def _damaged(count: int) -> LodestoneError:
@@ -128,13 +140,24 @@ def _damaged(count: int) -> LodestoneError:
     )
 
 
+def _damaged_packs(count: int) -> LodestoneError:
+    from lodestone.errors import ThumbnailsDamagedError
+
+    return ThumbnailsDamagedError(
+        f"{counted(count, 'pack')} of thumbnails missing, truncated or altered",
+        hint="`lodestone index` makes them again from the pictures; no model runs",
+    )
+
+
 def _said(report: CompactionReport, *, dry_run: bool) -> str:
-    if not (report.replaced or report.files_deleted or report.waiting or report.damaged):
+    if not (report.replaced or report.files_deleted or report.waiting or report.damaged or report.thumbnails_dropped):
         return "nothing to compact"
     would = "would replace" if dry_run else "replaced"
     said = f"{would} {report.replaced:,} slices by {report.written:,}, {report.rows_dropped:,} rows dropped"
     if not dry_run:
         said += f", {report.files_deleted:,} files deleted ({report.bytes_freed / (1 << 20):+,.1f} MB freed)"
+    if report.thumbnails_dropped:
+        said += f"; {report.thumbnails_dropped:,} thumbnails dropped"
     if report.waiting:
         said += f"; {report.waiting:,} old slices are kept while a run is going on: compact again later"
     if report.damaged:

@@ -34,6 +34,7 @@ from lodestone.catalog.records import Receipt
 from lodestone.config.settings import CONFIG_NAME
 from lodestone.errors import EmbeddingsDamagedError, InvalidRequestError, NotFoundError, RunFailedError
 from lodestone.files.area import FileArea
+from lodestone.imaging.thumbnail_packs import FOLDER as PACKS
 from lodestone.indexing.progress import Progress, ProgressEvent, RunStage, silent
 from lodestone.indexing.resources import StoredHome
 
@@ -233,6 +234,18 @@ class _Backup:
                 self._copied_bytes += len(data)
             if number % _AT_ONCE == 0:
                 self._progress(ProgressEvent(RunStage.COPY, done=number, detail="thumbnails"))
+        for number, stored in enumerate(store.area.files(PACKS), start=1):  # a pack that was rewritten since is copied again
+            target = f"{THUMBNAILS}/{stored.path}"
+            if self._area.size(target) != stored.size:
+                try:
+                    pack = store.area.read(stored.path)
+                except FileNotFoundError:  # compaction deleted it meanwhile
+                    continue
+                self._area.write(target, pack, durable=False)
+                self._copied += 1
+                self._copied_bytes += pack.size
+            if number % _AT_ONCE == 0:
+                self._progress(ProgressEvent(RunStage.COPY, done=number, detail="packs of thumbnails"))
 
 
 def _receipts(area: FileArea, tables: Iterable[Any]) -> Iterator[Receipt]:

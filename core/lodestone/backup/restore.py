@@ -20,11 +20,16 @@ from lodestone.embeddings.corpus_records import write_corpus_record
 from lodestone.errors import ConfigurationError, EmbeddingsDamagedError
 from lodestone.files.area import FileArea
 from lodestone.files.opening import open_area
+from lodestone.imaging.thumbnail_packs import FOLDER as PACKS
+from lodestone.imaging.thumbnail_packs import decode
 from lodestone.indexing.progress import Progress, ProgressEvent, RunStage, silent
 from lodestone.indexing.resources import StoredHome
 
 if TYPE_CHECKING:
+    import pyarrow as pa
     from sqlalchemy import Table
+
+    from lodestone.imaging.thumbnails import ThumbnailStore
 
 # These tables describe collections that do not exist any more.
 _NOT_RESTORED: Final = frozenset({"loads", "deletions", "aliases", "tag_outbox"})
@@ -174,5 +179,14 @@ def _restore_thumbnails(resources: StoredHome, area: FileArea) -> None:
     write: Callable[..., None] = target.write
     for stored in area.files(THUMBNAILS):
         path = stored.path.removeprefix(f"{THUMBNAILS}/")
-        if target.size(path) != stored.size:
+        if target.folder is not None and path.startswith(f"{PACKS}/"):
+            _restore_singly(resources.thumbnails, area.read(stored.path))
+        elif target.size(path) != stored.size:
             write(path, area.read(stored.path), durable=False)
+
+
+def _restore_singly(thumbnails: ThumbnailStore, pack: pa.Buffer) -> None:
+    """Write the thumbnails of a pack as single files, as a folder has them; damaged ones are made again on request."""
+    for content, data in decode(pack).items():
+        if not thumbnails.has(content):
+            thumbnails.put(content, data)

@@ -3,7 +3,8 @@
     snapshots/<name>/manifest.json            written last: a snapshot without one does not exist
     snapshots/<name>/catalog/<table>-00000.parquet
     files/<ab>/<checksum>                     embeddings and artifacts of all snapshots, by BLAKE3 of their content
-    thumbnails/<ab>/<hash>.jpg                only if they were asked for
+    thumbnails/<ab>/<hash>.jpg                only if they were asked for; single ones
+    thumbnails/packs/<corpus>/<ab>/<fp>.thumbnails   those of a slice (imaging/thumbnail_packs.py)
 
 A backup is a folder or a bucket. A file that an earlier snapshot copied is not copied again.
 """

@@ -9,7 +9,7 @@ learning.py, and raise:
 
 Each subject has its module: corpora, images, photo_facts, captions, slices (receipts, loads), compaction, attempts, outcomes,
 deletions (tombstones), runs (failures), artifacts (aliases), tags (their outbox), queries (feedback), trust (topics, events),
-guide_engines, duplicates, swaps (overrides), containers, idempotency (writes with keys), rate_windows,
+guide_engines, duplicates, swaps (overrides), containers, thumbnails, idempotency (writes with keys), rate_windows,
 api_keys, home_facts, export.
 
 Example:
@@ -42,6 +42,7 @@ from lodestone.catalog.pictures.deletions import DeletionRows
 from lodestone.catalog.pictures.duplicates import DuplicateRows
 from lodestone.catalog.pictures.images import ImageRows
 from lodestone.catalog.pictures.photo_facts import PhotoFactRows
+from lodestone.catalog.pictures.thumbnails import ThumbnailRows
 from lodestone.catalog.service.api_keys import KeyRows
 from lodestone.catalog.service.idempotency import IdempotencyRows
 from lodestone.catalog.service.rate_windows import RateRows
@@ -73,6 +74,7 @@ class Catalog(
     DuplicateRows,
     SwapRows,
     ContainerRows,
+    ThumbnailRows,
     KeyRows,
     IdempotencyRows,
     RateRows,

@@ -15,6 +15,7 @@ from typing import IO
 
 from lodestone.catalog.catalog import Catalog
 from lodestone.directories.naming import corpus_names
+from lodestone.embeddings.thumbnail_upkeep import drop_unneeded
 from lodestone.indexing.locking import corpus_lock
 from lodestone.indexing.scan import mounts
 from lodestone.indexing.scan.mounts import Mounts
@@ -56,19 +57,24 @@ def remove_directory(resources: SyncResources, root_id: str) -> DirectoryRemoval
         of_root = Filter(must=(MatchAny("root", (root_id,)),))
         for collection in resources.store.collections():
             resources.store.delete_matching(collection, of_root)
-        _write_hashes(contents, catalog, root_id)
+        slices = _write_hashes(contents, catalog, root_id)
         images = catalog.remove_root(root_id)
         others = [Path(other.path) for other in catalog.roots() if other.kind == FOLDER]
         if root.kind == FOLDER:
             Mounts(resources.home.path / mounts.NAME).forget(Path(root.path), others=others)
         removed = discard_thumbnails(catalog, resources.thumbnails, _read_hashes(contents))
+        removed += drop_unneeded(catalog, resources.thumbnails.packs, corpus.corpus_id, only=slices)
     return DirectoryRemoval(directory=root.name, corpus=corpus.name, images=images, thumbnails=removed)
 
 
-def _write_hashes(file: IO[str], catalog: Catalog, root_id: str) -> None:
-    """Write the pictures' content hashes to a file, because there may be millions."""
+def _write_hashes(file: IO[str], catalog: Catalog, root_id: str) -> set[str]:
+    """Write the pictures' content hashes to a file, because there may be millions, and return the ids of their slices."""
+    slices: set[str] = set()
     for image in catalog.images_of_root(root_id):
         file.write(f"{image.hash}\n")
+        if image.slice_id is not None:
+            slices.add(image.slice_id)
+    return slices
 
 
 def _read_hashes(file: IO[str]) -> Iterator[str]:

@@ -1,7 +1,7 @@
 """Compaction of slices: the rows that pictures still need go into new, immutable slices.
 
 Pictures that changed, moved to another slice or are gone leave rows behind, and small runs leave small slices. Compaction reads
-no picture and runs no model: it copies the rows that are needed. It writes the new files first, then makes one catalog
+no picture and runs no model: it copies the rows that are needed, and their thumbnails where those lie in packs. It writes the new files first, then makes one catalog
 transaction per slice, then deletes the old files. If it is killed at any point, the same command continues the work.
 Collections are not touched, because they hold the same pictures before and after.
 """
@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import logging
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any, Final
@@ -21,7 +21,9 @@ from lodestone.catalog.pictures.photo_facts import PHOTO_FACTS
 from lodestone.catalog.records import ImageRecord, ImageState, Receipt, RunState, SliceRecord
 from lodestone.embeddings.corpus_records import FILE
 from lodestone.embeddings.slices import fingerprint, read_part, write_part
+from lodestone.embeddings.thumbnail_upkeep import drop_unneeded, sweep_packs
 from lodestone.errors import CatalogError, EmbeddingsDamagedError
+from lodestone.imaging.thumbnail_packs import PackName
 from lodestone_schemas.arrow import META_SCHEMA
 
 if TYPE_CHECKING:
@@ -30,6 +32,7 @@ if TYPE_CHECKING:
     from lodestone.catalog.catalog import Catalog
     from lodestone.catalog.embeddings.compaction import SliceUsage
     from lodestone.files.area import FileArea
+    from lodestone.imaging.thumbnail_packs import ThumbnailPacks
 
 KIND: Final = "compact"
 _KEPT: Final = (ImageState.ACTIVE, ImageState.FAILED)
@@ -52,6 +55,7 @@ class CompactionReport:
         bytes_freed: Size of the deleted files minus the size of the new ones, in bytes; negative while the old files are kept.
         waiting: Number of superseded slices that are kept because another run is in progress; the next compaction deletes them.
         damaged: Number of slices left alone because one of their files is damaged; the next index run makes that file again.
+        thumbnails_dropped: Number of thumbnails that were taken out of packs whose slices stay.
     """
 
     replaced: int = 0
@@ -61,6 +65,7 @@ class CompactionReport:
     bytes_freed: int = 0
     waiting: int = 0
     damaged: int = 0
+    thumbnails_dropped: int = 0
 
 
 @dataclass(slots=True)
@@ -70,12 +75,14 @@ class Compactor:
     Attributes:
         catalog: The catalog, which is read and updated.
         area: The area that holds the embeddings files.
+        packs: The packs of thumbnails.
         slice_size: Highest number of pictures in a slice.
         report_progress: Progress callback; gets the number of slices processed and their total number.
     """
 
     catalog: Catalog
     area: FileArea
+    packs: ThumbnailPacks
     slice_size: int = 256
     report_progress: Callable[[int, int], None] | None = None
     _counts: Counter[str] = field(default_factory=Counter)
@@ -103,11 +110,14 @@ class Compactor:
             if self.report_progress is not None:
                 self.report_progress(done, total)
         if not dry_run:
+            # A slice may keep a fifth of unneeded rows, but no unneeded thumbnail: that shows what the picture showed.
+            self._counts["thumbnails_dropped"] += drop_unneeded(self.catalog, self.packs, corpus_id)
             if self._others_run():
                 self._counts["waiting"] = self.catalog.count_superseded(corpus_id)
             else:
                 self._drop(corpus_id)
                 self._sweep(corpus_id)
+                sweep_packs(self.catalog, self.packs, corpus_id)
         return CompactionReport(**self._counts)
 
     def _groups(self, corpus_id: str) -> Iterator[list[SliceUsage]]:
@@ -172,9 +182,21 @@ class Compactor:
                 tables = [_rows_of(read_part(self.area, of_old[old][part]), pictures[old]) for old in pictures if pictures[old]]
                 written = write_part(self.area, corpus_id, name, part, _joined(tables))
                 receipts.append(Receipt(slice_id, part, written.path, written.rows, written.size, written.checksum, 0.0))
+            self._join_packs(PackName(corpus_id, name), group, pictures)
         self.catalog.replace_slices(new, [image.image_id for image in images], receipts, old=list(pictures))
+        for usage in group:
+            self.packs.remove(PackName(corpus_id, usage.record.fingerprint))
         self._count(group)
         self._counts["bytes_freed"] -= sum(receipt.size for receipt in receipts)
+
+    def _join_packs(self, new: PackName, group: Sequence[SliceUsage], pictures: Mapping[str, Sequence[ImageRecord]]) -> None:
+        """Write the pack of a new slice from those of the old ones; a thumbnail that is damaged is made again on request."""
+        joined: dict[str, bytes] = {}
+        for usage in group:
+            wanted = {image.hash for image in pictures[usage.record.slice_id]}
+            joined |= self.packs.thumbnails(PackName(new.corpus_id, usage.record.fingerprint), wanted)
+        if joined:
+            self.packs.write(new, joined)
 
     def _others_run(self) -> bool:
         """Return whether another run may be reading the old slices at this moment."""

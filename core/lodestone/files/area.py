@@ -7,8 +7,10 @@ connection. `files/opening.py` makes the area of a folder or a URL.
 
 from __future__ import annotations
 
+import threading
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -26,6 +28,41 @@ class StoredFile(NamedTuple):
 
     path: str
     size: int
+
+
+class OpenFile:
+    """An open file of an area, of which ranges are read. Thread-safe; it is closed when nothing refers to it any more.
+
+    Args:
+        file: The file.
+        reached: Makes the context in which errors of the store are told from those of the file.
+        one_at_a_time: Whether the file has one position for all readers.
+    """
+
+    def __init__(
+        self,
+        file: pa.NativeFile,
+        reached: Callable[[], AbstractContextManager[None]] = nullcontext,
+        *,
+        one_at_a_time: bool = False,
+    ) -> None:
+        self._file = file
+        self._reached = reached
+        self._reading = threading.Lock() if one_at_a_time else nullcontext()
+        self.size: int = file.size()
+
+    def read(self, start: int, length: int) -> bytes:
+        """Return the bytes from `start` on, fewer than `length` where the file ends.
+
+        Raises:
+            FileNotFoundError: the file was deleted since it was opened.
+            OSError: the file cannot be read.
+        """
+        length = min(length, self.size - start)
+        if length <= 0:
+            return b""
+        with self._reached(), self._reading:
+            return bytes(self._file.read_at(length, start))
 
 
 class FileArea(ABC):
@@ -63,6 +100,12 @@ class FileArea(ABC):
             FileNotFoundError: there is no such file.
             OSError: the file cannot be read.
         """
+
+    def open(self, path: str) -> OpenFile:
+        """Open a file to read ranges of it. Raises as `read`."""
+        import pyarrow as pa
+
+        return OpenFile(pa.BufferReader(self.read(path)))
 
     @abstractmethod
     def size(self, path: str) -> int | None:

@@ -10,11 +10,12 @@ import re
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from functools import partial
 from typing import TYPE_CHECKING, Final
 from urllib.parse import parse_qsl, urlencode, urlsplit, urlunsplit
 
 from lodestone.errors import ConfigurationError, SourceError
-from lodestone.files.area import FileArea, StoredFile
+from lodestone.files.area import FileArea, OpenFile, StoredFile
 from lodestone.files.filesystems import ARROW_SCHEMES, fsspec_of
 from lodestone.files.s3 import named_authorities
 from lodestone.files.urls import bare_of
@@ -81,6 +82,17 @@ class ObjectArea(FileArea):
         except FileNotFoundError:
             self._check_bucket()
             raise
+
+    def open(self, path: str) -> OpenFile:
+        """Open an object, which costs one request for its size; each range that is read of it is one GET."""
+        system, base = self._open()
+        try:
+            with self._reached("read"):
+                file = system.open_input_file(f"{base}/{path}")
+        except FileNotFoundError:
+            self._check_bucket()
+            raise
+        return OpenFile(file, partial(self._reached, "read"), one_at_a_time=fsspec_of(system) is not None)
 
     def size(self, path: str) -> int | None:
         """Return the size of an object in bytes; None when there is no such object."""

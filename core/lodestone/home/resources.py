@@ -75,7 +75,8 @@ class HomeResources:
         from lodestone.imaging.thumbnails import ThumbnailStore
 
         index = self.settings.index
-        return ThumbnailStore(open_area(index.thumbnails or self.home.thumbnails), size=index.thumbnail_px)
+        area = open_area(index.thumbnails or self.home.thumbnails)
+        return ThumbnailStore(area, size=index.thumbnail_px, locate=lambda content: self.catalog.slices_of_content(content))
 
     @cached_property
     def catalog(self) -> Catalog:

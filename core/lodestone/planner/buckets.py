@@ -14,8 +14,9 @@ from lodestone.planner.workload import Workload
 
 GPU_READS: Final = 256  # requests for pictures that a worker with a card has under way
 CPU_READS: Final = 128
-WRITES: Final = 128  # thumbnails that a worker writes at once
-THUMBNAILS_A_WRITE: Final = 1
+WRITES: Final = 16  # slices whose files a worker writes at once, each one after the other
+_BYTES_A_FLOAT: Final = 2
+_OTHER_FILES: Final = 3  # of a slice, besides one for each model: its thumbnails, captions and metadata
 JOINED_PICTURES: Final = 64  # neighbours in a shard that one request reads, at most
 JOINED_MB: Final = 4.194304  # 4 MiB
 
@@ -31,9 +32,17 @@ def read_seconds(workload: Workload, rates: Rates) -> float:
     return rates.object_wait_s / pictures + workload.megabytes / rates.object_mb_s
 
 
+def writes_a_picture(workload: Workload) -> float:
+    """Return how many objects are written a picture: each file of a slice is one, and holds all pictures of the slice."""
+    from lodestone.indexing.embed.slicing import slice_rows
+
+    return (len(workload.models) + _OTHER_FILES) / slice_rows(0, workload.images, in_bucket=True)
+
+
 def write_seconds(workload: Workload, rates: Rates) -> float:
-    """Return the seconds of a request's time that writing one picture's thumbnail takes."""
-    return rates.object_write_s / THUMBNAILS_A_WRITE + workload.thumbnail_bytes / 1e6 / rates.object_mb_s
+    """Return the seconds of a request's time that writing one picture's share of its slice's files takes."""
+    megabytes = (workload.thumbnail_bytes + _BYTES_A_FLOAT * workload.stored) / 1e6
+    return rates.object_write_s * writes_a_picture(workload) + megabytes / rates.object_mb_s
 
 
 def fetch_rate(workload: Workload, rates: Rates, *, workers: int, cards: bool) -> float:
@@ -49,7 +58,7 @@ def fetch_rate(workload: Workload, rates: Rates, *, workers: int, cards: bool) -
 
 
 def write_rate(workload: Workload, rates: Rates, *, workers: int) -> float:
-    """Return for how many pictures a second the workers write thumbnails."""
+    """Return for how many pictures a second the workers write the files of slices."""
     return workers * WRITES / write_seconds(workload, rates)
 
 

@@ -25,8 +25,6 @@ _REMOTE_READS: Final = 128
 _GPU_REMOTE_READS: Final = 256
 _LOCAL_WRITES: Final = 2
 _REMOTE_WRITES: Final = 16
-_REMOTE_THUMBNAILS: Final = 128
-_LOCAL_THUMBNAILS: Final = 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,11 +38,10 @@ class PipelineLimits:
         local_reads: Most reads from disk at once.
         decoders: Pictures decoded at once.
         decode_processes: Whether each of them is decoded in a child process.
-        writers: Slices whose Parquet files are written at once.
-        thumbnail_writers: Thumbnails written at once.
+        writers: Slices whose files are written at once.
         fetched_bytes: Most bytes of files that are being read or wait to be decoded. One picture may exceed it alone.
         decoded_bytes: Most bytes of model inputs that are being decoded, wait for the models or are in them.
-        thumbnail_bytes: Most bytes of thumbnails that wait to be written.
+        thumbnail_bytes: Most bytes of single thumbnails that wait to be written.
     """
 
     slices: int
@@ -54,7 +51,6 @@ class PipelineLimits:
     decoders: int = 1
     decode_processes: bool = False
     writers: int = _LOCAL_WRITES
-    thumbnail_writers: int = _LOCAL_THUMBNAILS
     fetched_bytes: int = _CPU_FETCHED_BYTES
     decoded_bytes: int = _LEAST_DECODED_BYTES
     thumbnail_bytes: int = _THUMBNAIL_BYTES
@@ -75,8 +71,7 @@ class PipelineLimits:
                 if settings.decode_processes is None
                 else settings.decode_processes
             ),
-            writers=_LOCAL_WRITES if settings.embeddings.folder is not None else _REMOTE_WRITES,
-            thumbnail_writers=_LOCAL_THUMBNAILS if settings.thumbnails.folder is not None else _REMOTE_THUMBNAILS,
+            writers=_LOCAL_WRITES if _on_disk(settings) else _REMOTE_WRITES,
             fetched_bytes=_GPU_FETCHED_BYTES if gpu else _CPU_FETCHED_BYTES,
             decoded_bytes=max(_BATCHES_AHEAD * batch * picture, _LEAST_DECODED_BYTES),
         )
@@ -92,6 +87,10 @@ def slices_in_flight(settings: EmbedSettings, *, on_gpu: bool | None = None) -> 
     if on_gpu is None:
         on_gpu = gpus() > 0
     return settings.slices_in_flight or (_GPU_SLICES if on_gpu else _CPU_SLICES)
+
+
+def _on_disk(settings: EmbedSettings) -> bool:
+    return settings.embeddings.folder is not None and settings.thumbnails.folder is not None
 
 
 def input_bytes(backbone: Backbone) -> int:

@@ -36,14 +36,20 @@ class PartFiles:
     def __init__(self, area: FileArea) -> None:
         self._area = area
 
-    def adopt(self, task: SliceTask) -> dict[str, Receipt]:
+    def adopt(self, task: SliceTask, *, without_meta: bool = False) -> dict[str, Receipt]:
         """Return receipts of the task's parts that are on disk already and fit the task, by part.
 
         Outputs fit when they have a row for each picture that they must have: all of the task, or, where `meta` exists too,
         those that `meta` lists without an error. Captions fit by their file's name, which depends on the texts.
+
+        Args:
+            task: The task.
+            without_meta: Whether `meta` is made again even if it is there.
         """
         receipts: dict[str, Receipt] = {}
         for part in task.parts:
+            if without_meta and part == META_PART:
+                continue
             receipt = find_part(self._area, task.corpus_id, self._name(task, part), part, slice_id=task.slice_id)
             if receipt is not None:
                 receipts[part] = receipt

@@ -4,7 +4,8 @@ All decisions are made under one lock, by the thread whose piece of work has jus
 the stages without the lock. A stage starts work only where the next ones have room, so a slow stage makes those before it wait:
 
 - fetch starts while the files that are read or wait to be decoded take less than `fetched_bytes`,
-- decode starts while the model inputs of all slices take less than `decoded_bytes`, and waiting thumbnails `thumbnail_bytes`,
+- decode starts while the model inputs of all slices take less than `decoded_bytes`, and single thumbnails that wait to be
+  written less than `thumbnail_bytes`; those of a pack wait for the end of their slice,
 - embed takes full batches across slices, and a smaller one when the models are idle and a slice waits for its last pictures,
 - write takes slices whose pictures are done; who admits slices limits how many there are.
 
@@ -38,7 +39,6 @@ from lodestone.indexing.tasks import Advance, RowFailure, SliceReceipt, SliceTas
 
 _BATCHES_WAITING: Final = 2  # one in the models, one that waits for them
 _THUMBNAILS_A_WRITE: Final = 64  # on a disk, where a write takes less time than to hand it to another thread
-_THUMBNAILS_A_REMOTE_WRITE: Final = 8  # one after the other, by each of many threads
 _FEEDING: Final = (Pool.PLAN, Pool.REMOTE, Pool.LOCAL, Pool.DECODE)
 
 
@@ -222,10 +222,13 @@ class SliceFlow:
     # Thumbnails
 
     def _take_thumbnail(self, state: SliceState, content_hash: str, data: bytes) -> None:
+        if self._stages.packs_thumbnails:  # the number of slices in flight limits them
+            state.packed[content_hash] = data
+            return
         state.thumbnails += 1
         state.waiting.append((content_hash, data))
         self._queues.thumbnail_bytes += len(data)
-        if len(state.waiting) >= (_THUMBNAILS_A_REMOTE_WRITE if self._limits.thumbnail_writers > 1 else _THUMBNAILS_A_WRITE):
+        if len(state.waiting) >= _THUMBNAILS_A_WRITE:
             self._write_thumbnails(state)
 
     def _write_thumbnails(self, state: SliceState) -> None:
@@ -327,6 +330,7 @@ class SliceFlow:
 
     def _end(self, state: SliceState) -> None:
         state.ended = True
+        state.packed.clear()
         self._stats.waiting = self._queues.waiting()
         self._events.put(state.receipt(self._stats.shares(), most_in_pass=self._stages.memory.most))
 

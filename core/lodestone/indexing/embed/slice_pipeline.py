@@ -43,14 +43,14 @@ class SlicePipeline:
         self.limits = limits or PipelineLimits.of(settings, self.stages.backbones)
         if self.limits.decode_processes:
             self.stages.decode_in_children(self.limits.decoders)
-        allow_requests(max(self.limits.remote_reads, self.limits.thumbnail_writers))
+        allow_requests(self.limits.remote_reads)
         self._pools = StagePools(self.limits)
         self._stats = StageStats(
             {
                 EmbedStage.FETCH: self.limits.local_reads,
                 EmbedStage.DECODE: self.limits.decoders,
                 EmbedStage.EMBED: 1,
-                EmbedStage.WRITE: self.limits.writers + self.limits.thumbnail_writers,
+                EmbedStage.WRITE: self.limits.writers + (0 if self.stages.packs_thumbnails else 1),
             }
         )
         self._flows: set[SliceFlow] = set()

@@ -66,7 +66,8 @@ class SliceState:
         results: One for each row of the plan, in their order, as they become known.
         arrived: Pictures that are decoded or failed.
         settled: Pictures that are embedded (or need no model) or failed.
-        thumbnails: Thumbnails that are not stored yet.
+        thumbnails: Thumbnails that are not stored yet and get files of their own.
+        packed: Content hash -> thumbnail, of those that are stored as one object with the slice's files.
         outputs: (backbone, output) -> (rows of the plan, dim), filled as batches come back.
         captions: Vectors of the captions, or the error of encoding them.
         receipts: Receipts of the parts on disk.
@@ -81,6 +82,7 @@ class SliceState:
     arrived: int = 0
     settled: int = 0
     thumbnails: int = 0
+    packed: dict[str, bytes] = field(default_factory=dict)
     outputs: dict[tuple[str, str], NDArray[Any]] = field(default_factory=dict)
     captions: NDArray[np.float32] | LodestoneError | None = None
     receipts: list[Receipt] = field(default_factory=list)
@@ -133,7 +135,7 @@ class SliceState:
 
     @property
     def pixels_done(self) -> bool:
-        """Return whether no picture is left to be read, decoded, embedded, or stored as a thumbnail."""
+        """Return whether no picture is left to be read, decoded, embedded, or stored as a single thumbnail."""
         if self.plan is None:
             return False
         return not self.plan.reads or (self.settled == len(self.results) and not self.thumbnails)

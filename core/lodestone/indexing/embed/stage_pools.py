@@ -76,7 +76,7 @@ class StagePools:
             Pool.DECODE: limits.decoders,
             Pool.MODELS: 2,  # one puts its batch together while the other one's is in the models
             Pool.WRITE: limits.writers,
-            Pool.THUMBNAILS: limits.thumbnail_writers,
+            Pool.THUMBNAILS: 1,  # single ones, on a disk
         }
         self._pools: dict[Pool, _Threads] = {}
         self._lock = threading.Lock()

@@ -1,7 +1,7 @@
 """The stages that a slice goes through: plan, fetch, decode, embed, encode captions, write. Each is one call on plain values.
 
 What runs when, and how much of it at once, is decided by the flow (slice_flow.py). Each part of a slice becomes one Parquet
-file, `meta` last. Parts that a killed run left on disk, complete but without a receipt, are adopted and not computed again.
+file, `meta` last; in a bucket its thumbnails become one pack, first. Parts that a killed run left on disk, complete but without a receipt, are adopted and not computed again.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from lodestone.backbones.base import Backbone, Outputs
 from lodestone.backbones.registry import make_backbone
 from lodestone.catalog.records import Receipt
 from lodestone.errors import ImageError, LodestoneError, RunFailedError
+from lodestone.imaging.thumbnail_packs import PackName
 from lodestone.imaging.thumbnails import ThumbnailStore
 from lodestone.indexing.embed.isolation import DecodingChild, DecodingChildren
 from lodestone.indexing.embed.picture_inputs import (
@@ -91,8 +92,13 @@ class SliceStages:
                 raise no_room(backbone.name) from error
 
     def plan(self, task: SliceTask) -> SlicePlan:
-        """Adopt what is on disk already, and return what is left to do."""
+        """Adopt what is on disk already, and return what is left to do.
+
+        `meta` is not adopted without its pack of thumbnails, where there are packs: the pictures are then read again for both.
+        """
         adopted = self._files.adopt(task)
+        if META_PART in adopted and self.packs_thumbnails and self._thumbnails.packs.verify(_pack_of(task)).problem:
+            adopted = self._files.adopt(task, without_meta=True)
         missing = tuple(part for part in task.parts if part not in adopted)
         rows = task.rows
         failures: tuple[RowFailure, ...] = ()
@@ -135,6 +141,11 @@ class SliceStages:
         """Stop the child processes that decode. Idempotent."""
         if self._children is not None:
             self._children.close()
+
+    @property
+    def packs_thumbnails(self) -> bool:
+        """Return whether the thumbnails of a slice are written as one object, with its files."""
+        return self._thumbnails.packs_slices
 
     def put_thumbnails(self, thumbnails: Sequence[tuple[str, bytes]]) -> None:
         """Store encoded thumbnails by their content hashes.
@@ -212,6 +223,8 @@ class SliceStages:
             return
         pictures = state.pictures()
         rows = [picture.row for picture in pictures]
+        if META_PART in plan.missing and state.packed:  # else the slice has its pack: another model reads the pictures again
+            self._thumbnails.packs.write(_pack_of(task), state.packed)
         for backbone in plan.backbones:
             part = self.parts.backbones[backbone.name]
             yield self._finished(self._files.write_outputs(task, part, rows, state.outputs_of(backbone)))
@@ -227,3 +240,7 @@ class SliceStages:
         with self._counting:
             self._faults.reach("after-rename")
         return receipt
+
+
+def _pack_of(task: SliceTask) -> PackName:
+    return PackName(task.corpus_id, task.fingerprint)

@@ -32,7 +32,9 @@ def compact_corpus(
         catalog.count_images(corpus.corpus_id, ImageState.ACTIVE),
         in_bucket=resources.embeddings.folder is None,
     )
-    compactor = Compactor(catalog, resources.embeddings, slice_size=size, report_progress=report_step)
+    compactor = Compactor(
+        catalog, resources.embeddings, resources.thumbnails.packs, slice_size=size, report_progress=report_step
+    )
     if dry_run:
         return compactor.run(corpus.corpus_id, dry_run=True)
     with corpus_lock(resources.home, corpus, catalog=catalog):

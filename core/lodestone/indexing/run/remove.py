@@ -22,7 +22,7 @@ class RemovalReport:
     Attributes:
         corpus: Name of the corpus.
         images: Pictures that the catalog knew, in whatever state.
-        thumbnails: Thumbnails, also those of earlier contents.
+        thumbnails: Single thumbnails, also those of earlier contents; packs are deleted besides.
     """
 
     corpus: str
@@ -46,6 +46,7 @@ def remove_corpus(resources: SyncResources, name: str) -> RemovalReport:
             resources.store.delete_matching(collection, of_corpus)
         # All stored ones are checked, because the catalog forgets which contents its pictures had before they changed.
         removed = sweep_thumbnails(catalog, resources.thumbnails, except_corpus=corpus.corpus_id)
+        resources.thumbnails.packs.remove_corpus(corpus.corpus_id)
         remove_corpus_files(resources.embeddings, corpus.corpus_id)
         catalog.remove_corpus(corpus.corpus_id)
     return RemovalReport(corpus=name, images=images, thumbnails=removed)
