@@ -13,6 +13,7 @@ from PIL import Image
 from tests.support.pictures import jpeg_bytes
 
 from lodestone.backbones.base import Backbone, Outputs, OutputSpec, Pixels
+from lodestone.files.area import FileArea
 from lodestone.files.beneath import Enclosure
 from lodestone.files.opening import open_area
 from lodestone.files.tokens import hash_bytes
@@ -96,6 +97,7 @@ class Stand:
         on_read: Called with each locator before it is read.
         on_embed: Called before every model pass.
         captions: Captions of each picture.
+        thumbnails: Area of the thumbnails; None for a folder.
         limits: Of the pipeline, besides or instead of those of the test.
     """
 
@@ -106,6 +108,7 @@ class Stand:
         on_read: Callable[[str], None] = lambda _: None,
         on_embed: Callable[[Pixels], None] = lambda _: None,
         backbones: Sequence[str] = ("mean",),
+        thumbnails: FileArea | None = None,
         **limits: Any,
     ) -> None:
         self.files: dict[str, bytes] = {}
@@ -116,7 +119,7 @@ class Stand:
             text_encoder="",
             models=folder,
             embeddings=open_area(folder / "embeddings"),
-            thumbnails=open_area(folder / "thumbnails"),
+            thumbnails=thumbnails or open_area(folder / "thumbnails"),
             thumbnail_px=16,
         )
         self.stages = SliceStages(self.settings, backbones=self.backbones, encoder=LengthEncoder(), reader=self.reader)

@@ -150,8 +150,9 @@ def test_requests_bound_what_is_read_from_a_bucket_and_written_to_it() -> None:
     singles, shards = (dict_of(plan(replace(work, shards=each), cluster, rates)) for each in (False, True))
     assert singles["fetch"] == pytest.approx(256 / 0.1004)
     assert shards["fetch"] == pytest.approx(256 / (0.1 / 64 + 0.0004))  # 64 neighbours a request
-    share = (len(work.models) + 3) / 2048 * 0.04  # a slice's files: one a model, thumbnails, captions, metadata
-    assert singles["write"] == shards["write"] == pytest.approx(16 / (share + write_bytes(work) / 100e6))
+    share = 4 / 2048 * 0.04  # of a slice's files: the model's outputs, thumbnails, captions, metadata
+    stream = (work.thumbnail_bytes + 2 * work.stored) / 100e6
+    assert singles["write"] == shards["write"] == pytest.approx(16 / (share + stream))
     assert "requests" not in singles
     few = plan(work, replace(cluster, object_requests=200), rates)
     assert dict_of(few)["requests"] == pytest.approx(200 / 0.1004, rel=0.01)  # writes hardly count
