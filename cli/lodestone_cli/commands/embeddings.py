@@ -107,9 +107,7 @@ def verify(
         ]
         for one in found:  # so that the next run finds them unfinished
             catalog.forget_receipts(one["slice_id"], [one["part"]])
-        packs = [
-            pack for one in corpora for pack in damaged_packs(catalog, runtime.thumbnails, one.corpus_id, deep=deep)
-        ]
+        packs = [pack for one in corpora for pack in damaged_packs(catalog, runtime.thumbnails, one.corpus_id, deep=deep)]
         for pack in packs:
             forget_pack(catalog, runtime.thumbnails.packs, pack)
 

@@ -98,7 +98,9 @@ def test_a_pack_that_was_replaced_meanwhile_is_read_by_its_new_index() -> None:
     last = max(THUMBNAILS)
     assert reader.read(NAME, last) == THUMBNAILS[last]
     assert writer.keep(NAME, {last}) == len(THUMBNAILS) - 1
-    reader._open[NAME]._file = CountingFile(pa.py_buffer(area.objects[NAME.path]), area.counts)  # a bucket reads what is there now
+    reader._open[NAME]._file = CountingFile(
+        pa.py_buffer(area.objects[NAME.path]), area.counts
+    )  # a bucket reads what is there now
     assert reader.read(NAME, last) == THUMBNAILS[last]
     with pytest.raises(FileNotFoundError):
         reader.read(NAME, FIRST)
