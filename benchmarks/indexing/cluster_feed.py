@@ -182,7 +182,6 @@ class Watched:
 def fill(catalog: Catalog, corpus_id: str, pictures: int) -> None:
     """Write pictures of a bucket that wait to be embedded, in slices."""
     root = catalog.ensure_root(corpus_id, "s3://bucket/pictures")
-    token = hash_bytes(_PICTURE)
     uris = (f"{number // 1000:06d}/{number:09d}.jpg" for number in range(pictures))
     while batch := list(islice(uris, _BATCH)):
         catalog.add_images(
@@ -192,7 +191,7 @@ def fill(catalog: Catalog, corpus_id: str, pictures: int) -> None:
                     corpus_id=corpus_id,
                     root_id=root.root_id,
                     uri=uri,
-                    hash=token,
+                    hash=hash_bytes(uri.encode()),
                     size=len(_PICTURE),
                     mtime_ns=1,
                     state=ImageState.PENDING,

@@ -58,6 +58,7 @@ _SLICE = 256
 _OLD_THREADS, _OLD_BATCH, _OLD_PICTURES = 4, 4, 64
 _SHARD_PICTURES = 4096
 _TAR_HEADER = 512
+_NUMBER_BYTES = 8
 _THUMBNAIL = bytes(13_000)
 
 
@@ -192,11 +193,11 @@ class PretendedArea(FileArea):
 
 
 class PretendedReader(Reader):
-    """Reads pictures of a pretended bucket, which all have the same content.
+    """Reads pictures of a pretended bucket, which have the same content but for their numbers in front.
 
     Args:
         bucket: Takes the requests.
-        picture: The content.
+        picture: The content without its number.
     """
 
     def __init__(self, bucket: Bucket, picture: bytes) -> None:
@@ -206,14 +207,20 @@ class PretendedReader(Reader):
         self._shard = (picture + bytes(_TAR_HEADER)) * 256
 
     def read(self, locator: str, *, content: str, size: int, mtime_ns: int, within: Enclosure | None = None) -> bytes:  # noqa: ARG002
-        """Return a picture by one request."""
+        """Return a picture by one request; nothing compares its content."""
         self._bucket.request(size=size)
         return self._picture
 
     def read_span(self, place: Inside, size: int, *, within: Enclosure | None = None) -> bytes:  # noqa: ARG002
         """Return neighbouring pictures by one request."""
         self._bucket.request(size=size)
-        return self._shard[:size]
+        span = bytearray(self._shard[:size])
+        step = len(self._picture) + _TAR_HEADER
+        first = int(Path(place.where).stem) * _SHARD_PICTURES + place.position // step
+        for place_in_span in range(-(-size // step)):
+            start = place_in_span * step
+            span[start : start + _NUMBER_BYTES] = (first + place_in_span).to_bytes(_NUMBER_BYTES)
+        return bytes(span)
 
 
 class PretendedStages(SliceStages):
@@ -242,9 +249,15 @@ class PretendedStages(SliceStages):
         return decode
 
 
-def tasks(pictures: int, content: bytes, parts: Sequence[str], *, shards: bool) -> Iterator[SliceTask]:
-    """Yield slices of pretended pictures."""
-    token = hash_bytes(content)
+def tokens(pictures: int, content: bytes) -> list[str]:
+    """Return the hash of each picture's content: the number of the picture, then what all have in common."""
+    common = content[_NUMBER_BYTES:]
+    return [hash_bytes(number.to_bytes(_NUMBER_BYTES) + common) for number in range(pictures)]
+
+
+def tasks(hashes: Sequence[str], content: bytes, parts: Sequence[str], *, shards: bool) -> Iterator[SliceTask]:
+    """Yield slices of pretended pictures, which have these hashes."""
+    pictures = len(hashes)
     for start in range(0, pictures, _SLICE):
         rows = []
         for number in range(start, min(start + _SLICE, pictures)):
@@ -252,7 +265,7 @@ def tasks(pictures: int, content: bytes, parts: Sequence[str], *, shards: bool) 
             if shards:
                 shard, place = divmod(number, _SHARD_PICTURES)
                 path = str(Inside("tar", place * (len(content) + _TAR_HEADER), f"s3://bucket/{shard}.tar"))
-            rows.append(SliceRow(f"{number:032x}", token, path, f"{number}.jpg", len(content), 1))
+            rows.append(SliceRow(f"{number:032x}", hashes[number], path, f"{number}.jpg", len(content), 1))
         yield SliceTask(uuid4().hex, "corpus", uuid4().hex, tuple(rows), tuple(parts))
 
 
@@ -276,9 +289,10 @@ def pipeline_once(options: argparse.Namespace, *, shards: bool) -> tuple[Pretend
         SystemExit: a slice failed.
     """
     gpu, stages, bucket, content = _stand(options)
+    hashes = tokens(options.pictures, content)
     pipeline = SlicePipeline(stages.settings, stages=stages, limits=limits(options))
     try:
-        for receipt in pipeline.run(tasks(options.pictures, content, pipeline.parts.names(), shards=shards)):
+        for receipt in pipeline.run(tasks(hashes, content, pipeline.parts.names(), shards=shards)):
             if receipt.error is not None:
                 raise SystemExit(f"a slice failed: {receipt.error}")
         return gpu, pipeline.shares(), bucket.requests / options.pictures
@@ -289,7 +303,7 @@ def pipeline_once(options: argparse.Namespace, *, shards: bool) -> tuple[Pretend
 def slice_by_slice(options: argparse.Namespace, *, shards: bool) -> PretendedGpu:
     """Run the peer over a few pictures; return the GPU."""
     gpu, stages, _, content = _stand(options)
-    for task in tasks(_OLD_PICTURES, content, stages.parts.names(), shards=shards):
+    for task in tasks(tokens(_OLD_PICTURES, content), content, stages.parts.names(), shards=shards):
         plan = stages.plan(task)
         decode = stages.decoder(plan)
 

@@ -32,7 +32,7 @@ class BucketInMemory(FileArea):
     def location(self) -> str:
         return "pretended://bucket"
 
-    def write(self, path: str, content: bytes | pa.Buffer, *, durable: bool = True) -> None:  # noqa: ARG002
+    def write(self, path: str, content: bytes | pa.Buffer, *, durable: bool = True) -> None:
         self.counts["PUT"] += 1
         self.objects[path] = bytes(content)
 
@@ -62,7 +62,7 @@ class BucketInMemory(FileArea):
     def delete_folder(self, folder: str) -> None:
         self.objects = {path: content for path, content in self.objects.items() if not path.startswith(f"{folder}/")}
 
-    def sweep(self, folder: str) -> int:  # noqa: ARG002
+    def sweep(self, folder: str) -> int:
         return 0
 
     def _object(self, path: str) -> bytes:

@@ -1,9 +1,9 @@
 """Compaction of slices: the rows that pictures still need go into new, immutable slices.
 
 Pictures that changed, moved to another slice or are gone leave rows behind, and small runs leave small slices. Compaction reads
-no picture and runs no model: it copies the rows that are needed, and their thumbnails where those lie in packs. It writes the new files first, then makes one catalog
-transaction per slice, then deletes the old files. If it is killed at any point, the same command continues the work.
-Collections are not touched, because they hold the same pictures before and after.
+no picture and runs no model: it copies the rows that are needed, and their thumbnails where those lie in packs. It writes the
+new files first, then makes one catalog transaction per slice, then deletes the old files. If it is killed at any point, the
+same command continues the work. Collections are not touched, because they hold the same pictures before and after.
 """
 
 from __future__ import annotations

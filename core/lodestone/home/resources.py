@@ -76,7 +76,10 @@ class HomeResources:
 
         index = self.settings.index
         area = open_area(index.thumbnails or self.home.thumbnails)
-        return ThumbnailStore(area, size=index.thumbnail_px, locate=lambda content: self.catalog.slices_of_content(content))
+        return ThumbnailStore(area, size=index.thumbnail_px, locate=self._slices_of_content)
+
+    def _slices_of_content(self, content_hash: str) -> list[tuple[str, str]]:
+        return self.catalog.slices_of_content(content_hash)  # which is opened only then
 
     @cached_property
     def catalog(self) -> Catalog:

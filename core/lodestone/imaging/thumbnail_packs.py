@@ -1,7 +1,7 @@
 """Packs of thumbnails: all thumbnails of one slice in one file, which is how they are stored in a bucket.
 
-A single thumbnail costs a bucket one request, a pack one for a whole slice (docs/adr/0018-thumbnail-packs.md). The catalog knows
-the slice of a picture, so a pack needs no table of its own: it is named by the slice's fingerprint, and it begins with its index.
+A single thumbnail costs a bucket one request, a pack one for a whole slice (docs/adr/0018-thumbnail-packs.md). The catalog
+knows the slice of a picture, so a pack needs no table: it is named by the slice's fingerprint, and begins with its index.
 
     packs/<corpus_id>/<fp[:2]>/<fp>.thumbnails
     header    magic (8 bytes), size of the file (8), CRC-32 of the index (4), number of thumbnails (4), little-endian

@@ -111,7 +111,10 @@ class ThumbnailStore:
             return packed
 
     def has(self, content_hash: str) -> bool:
-        """Return whether the thumbnail has a file of its own; an empty file, which a crash can leave on some file systems, does not count."""
+        """Return whether the thumbnail has a file of its own.
+
+        An empty file, which a crash can leave on some file systems, does not count.
+        """
         return bool(self.area.size(self.key(content_hash)))
 
     def good(self, content_hash: str) -> bytes | None:

@@ -1,7 +1,8 @@
 """The stages that a slice goes through: plan, fetch, decode, embed, encode captions, write. Each is one call on plain values.
 
 What runs when, and how much of it at once, is decided by the flow (slice_flow.py). Each part of a slice becomes one Parquet
-file, `meta` last; in a bucket its thumbnails become one pack, first. Parts that a killed run left on disk, complete but without a receipt, are adopted and not computed again.
+file, `meta` last; in a bucket its thumbnails become one pack, first. Parts that a killed run left on disk, complete but without
+a receipt, are adopted and not computed again.
 """
 
 from __future__ import annotations
