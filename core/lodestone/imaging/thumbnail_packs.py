@@ -14,11 +14,13 @@ from __future__ import annotations
 import re
 import struct
 import threading
+import time
 from bisect import bisect_left
 from collections import OrderedDict
 from collections.abc import Container, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
+from math import inf
 from typing import TYPE_CHECKING, Final, NamedTuple
 from zlib import crc32
 
@@ -36,6 +38,8 @@ _ENTRY: Final = struct.Struct("<32sQII")
 _HASH_BYTES: Final = 32
 _FIRST_READ: Final = _HEADER.size + 2048 * _ENTRY.size  # the index of a large slice by one request
 _MOST_OPEN: Final = 128  # packs of large slices have indexes of 100 kB
+_MOST_MISSING: Final = 10_000
+_MISSING_S: Final = 60.0  # slices of an older version have no pack: each look for one would cost two requests
 _SAFE: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]*")
 
 
@@ -136,6 +140,7 @@ class ThumbnailPacks:
     def __init__(self, area: FileArea) -> None:
         self._area = area
         self._open: OrderedDict[PackName, _Pack] = OrderedDict()
+        self._missing: OrderedDict[PackName, float] = OrderedDict()  # when it was missing, monotonic
         self._lock = threading.Lock()
 
     def write(self, name: PackName, thumbnails: Mapping[str, bytes]) -> None:
@@ -262,7 +267,17 @@ class ThumbnailPacks:
             return self._open.get(name)
 
     def _opened(self, name: PackName) -> _Pack:
-        pack = _Pack(self._area.open(name.path))
+        if time.monotonic() - self._missing.get(name, -inf) < _MISSING_S:
+            raise FileNotFoundError(name.path)
+        try:
+            file = self._area.open(name.path)
+        except FileNotFoundError:
+            with self._lock:
+                self._missing[name] = time.monotonic()
+                if len(self._missing) > _MOST_MISSING:
+                    self._missing.popitem(last=False)
+            raise
+        pack = _Pack(file)
         with self._lock:
             self._open[name] = pack
             if len(self._open) > _MOST_OPEN:
@@ -272,6 +287,7 @@ class ThumbnailPacks:
     def _forget(self, name: PackName) -> None:
         with self._lock:
             self._open.pop(name, None)
+            self._missing.pop(name, None)
 
     def _damaged(self, name: PackName, what: str) -> ThumbnailsDamagedError:
         return ThumbnailsDamagedError(

@@ -56,7 +56,6 @@ def test_no_simulation_is_faster_than_its_plan(tmp_path: Path, profile: str, dec
         ),
         (("--gpu", "h100", "--network-gbit", "900", "--source", "objects", "--build-cores", "500"), "requests for objects"),
         (("--gpu", "h100", "--source", "shards", "--object-requests", "20"), "requests that the object store takes"),
-        (("--gpu", "h100", "--mb", "0.04", "--source", "shards", "--build-cores", "500"), "writing thumbnails"),
         (
             ("--gpu", "h100", "--network-gbit", "9999", "--source", "objects", "--build-cores", "1"),
             "limited by building graphs",

@@ -35,7 +35,7 @@ from lodestone.indexing.embed.slice_state import SlicePlan, SliceState, slice_er
 from lodestone.indexing.embed.stage_pools import Pool, StagePools
 from lodestone.indexing.embed.stages import SliceStages
 from lodestone.indexing.stage_stats import EmbedStage, StageStats
-from lodestone.indexing.tasks import Advance, RowFailure, SliceReceipt, SliceTask
+from lodestone.indexing.tasks import META_PART, Advance, RowFailure, SliceReceipt, SliceTask
 
 _BATCHES_WAITING: Final = 2  # one in the models, one that waits for them
 _THUMBNAILS_A_WRITE: Final = 64  # on a disk, where a write takes less time than to hand it to another thread
@@ -222,8 +222,9 @@ class SliceFlow:
     # Thumbnails
 
     def _take_thumbnail(self, state: SliceState, content_hash: str, data: bytes) -> None:
-        if self._stages.packs_thumbnails:  # the number of slices in flight limits them
-            state.packed[content_hash] = data
+        if self._stages.packs_thumbnails:
+            if state.plan is not None and META_PART in state.plan.missing:  # else another model reads the pictures again
+                state.packed[content_hash] = data  # the number of slices in flight limits them
             return
         state.thumbnails += 1
         state.waiting.append((content_hash, data))

@@ -224,7 +224,7 @@ class SliceStages:
             return
         pictures = state.pictures()
         rows = [picture.row for picture in pictures]
-        if META_PART in plan.missing and state.packed:  # else the slice has its pack: another model reads the pictures again
+        if state.packed:
             self._thumbnails.packs.write(_pack_of(task), state.packed)
         for backbone in plan.backbones:
             part = self.parts.backbones[backbone.name]

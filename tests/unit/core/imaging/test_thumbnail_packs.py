@@ -42,12 +42,17 @@ def test_the_index_of_a_very_large_slice_is_read_whole() -> None:
 
 
 def test_what_is_not_in_a_pack_or_has_none_is_missing() -> None:
-    packs = ThumbnailPacks(BucketInMemory())
+    area = BucketInMemory()
+    packs = ThumbnailPacks(area)
     packs_of_folder = packs.contents(NAME)
     assert packs_of_folder == []
-    with pytest.raises(FileNotFoundError):
-        packs.read(NAME, FIRST)
+    area.counts.clear()
+    for content in THUMBNAILS:
+        with pytest.raises(FileNotFoundError):
+            packs.read(NAME, content)
+    assert area.counts == {"HEAD": 1}  # that a slice has no pack is remembered for a while
     packs.write(NAME, THUMBNAILS)
+    assert packs.read(NAME, FIRST) == THUMBNAILS[FIRST]
     with pytest.raises(FileNotFoundError):
         packs.read(NAME, "0" * 64)
 
