@@ -12,10 +12,10 @@ import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, Self
 
 import platformdirs
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict
 
 from lodestone.config.cluster import ClusterSettings
@@ -59,6 +59,7 @@ class IndexSettings(_Section):
         None,
         description="Decode in child processes of a worker; default: where it decodes over two pictures at once for a GPU.",
     )
+    gpu_decode: bool = Field(False, description="Decode ordinary JPEGs on the GPU of each worker (nvJPEG, by torchvision).")
     workers: int = Field(0, ge=0, le=1024, description="Embedding workers; 0 for one a core.")
     executor: Literal["auto", "inline", "processes", "ray"] = Field(
         "auto", description="auto: processes from two slices on; with a cluster, Ray."
@@ -75,6 +76,12 @@ class IndexSettings(_Section):
     thumbnail_px: int = Field(320, ge=16, le=4096, description="Longer side of thumbnails, pixels.")
     max_decoded_mb: int = Field(512, ge=1, description="A picture that needs more memory once decoded becomes a failure row.")
     follow_symlinks: bool = True
+
+    @model_validator(mode="after")
+    def _decoded_in_one_place(self) -> Self:
+        if self.gpu_decode and self.decode_processes:
+            raise ValueError("gpu_decode and decode_processes exclude each other: child processes use no GPU")
+        return self
 
 
 class QuerySettings(_Section):

@@ -21,7 +21,8 @@ from lodestone.errors import LodestoneError
 from lodestone.imaging.colour import decoding_bytes, to_srgb
 from lodestone.imaging.exif import EmbeddedMetadata, read_embedded, read_embedded_of_tiff
 from lodestone.imaging.failures import FailureReason, image_error, too_large, unreadable
-from lodestone.imaging.jpeg import apply_draft
+from lodestone.imaging.gpu_jpeg import GpuJpegs, JpegFile
+from lodestone.imaging.jpeg import apply_draft, is_ordinary
 from lodestone.imaging.opening import explain_failure, open_image
 from lodestone.imaging.sniff import HEAD_BYTES, name_unsupported, sniff_format
 
@@ -73,8 +74,27 @@ class _Limits:
     max_decoded_bytes: int
 
 
+@dataclass(frozen=True, slots=True)
+class _Elsewhere:
+    """A decoder of JPEGs beside Pillow's, and the whole file for it."""
+
+    data: bytes
+    jpegs: GpuJpegs
+
+    def pixels(self, image: JpegImageFile, stream: IO[bytes], file: JpegFile) -> Image.Image | None:
+        """Return the pixels of an opened JPEG with its colour profile; None where Pillow has to decode it."""
+        found = self.jpegs.decode(file) if is_ordinary(image, stream, self.data) else None
+        if found is not None and "icc_profile" in image.info:
+            found.info["icc_profile"] = image.info["icc_profile"]
+        return found
+
+
 def decode(
-    data: bytes | str | os.PathLike[str] | BinaryIO, *, min_side: int, max_decoded_bytes: int = DEFAULT_MAX_DECODED_BYTES
+    data: bytes | str | os.PathLike[str] | BinaryIO,
+    *,
+    min_side: int,
+    max_decoded_bytes: int = DEFAULT_MAX_DECODED_BYTES,
+    jpegs: GpuJpegs | None = None,
 ) -> DecodedImage:
     """Decode a picture from its bytes or its path. Thread-safe; Pillow's decoders release the GIL.
 
@@ -83,6 +103,7 @@ def decode(
             first frame, RAW files their embedded preview.
         min_side: Shortest side that the caller needs, in pixels; larger JPEGs may be returned at reduced size.
         max_decoded_bytes: Memory limit in bytes for the pixels and their conversion to RGB; larger pictures are refused.
+        jpegs: Decodes ordinary JPEGs that are given as bytes; None for the CPU.
 
     Raises:
         ImageTooLargeError: the picture needs more than `max_decoded_bytes`.
@@ -91,7 +112,7 @@ def decode(
     """
     limits = _Limits(min_side, max_decoded_bytes)
     if isinstance(data, bytes):
-        return _decode_stream(io.BytesIO(data), len(data), limits)
+        return _decode_stream(io.BytesIO(data), len(data), limits, _Elsewhere(data, jpegs) if jpegs is not None else None)
     try:
         # A str path may hold surrogates (names that are not UTF-8).
         with open(data, "rb") if isinstance(data, (str, os.PathLike)) else data as stream:  # noqa: PTH123
@@ -100,7 +121,7 @@ def decode(
         raise unreadable(error) from error
 
 
-def _decode_stream(stream: IO[bytes], size: int, limits: _Limits) -> DecodedImage:
+def _decode_stream(stream: IO[bytes], size: int, limits: _Limits, elsewhere: _Elsewhere | None = None) -> DecodedImage:
     head = stream.read(HEAD_BYTES)
     kind = supported_format(head)
     stream.seek(0)
@@ -110,7 +131,7 @@ def _decode_stream(stream: IO[bytes], size: int, limits: _Limits) -> DecodedImag
         with open_image(stream, kind) as image:
             if kind == "TIFF":
                 return _decode_tiff(image, limits)
-            return _decode_opened(image, stream, kind, limits)
+            return _decode_opened(image, stream, kind, limits, elsewhere)
     except LodestoneError:
         raise
     except (MemoryError, Image.DecompressionBombError) as error:
@@ -139,16 +160,23 @@ def supported_format(head: bytes) -> str:
     raise image_error(FailureReason.NOT_AN_IMAGE, f"not a picture: the file begins with {head[:8]!r}")
 
 
-def _decode_opened(image: ImageFile, stream: IO[bytes], kind: str, limits: _Limits) -> DecodedImage:
+def _decode_opened(
+    image: ImageFile, stream: IO[bytes], kind: str, limits: _Limits, elsewhere: _Elsewhere | None
+) -> DecodedImage:
     width, height = image.size
     scale = 1
+    pixels: Image.Image | None = None
     if kind == "JPEG":
         jpeg = cast("JpegImageFile", image)
         scale = apply_draft(jpeg, stream, min_side=limits.min_side, max_decoded_bytes=limits.max_decoded_bytes)
     _refuse_if_too_large(image, (width, height), kind, limits)
-    image.load()
+    if elsewhere is not None and kind == "JPEG":
+        pixels = elsewhere.pixels(cast("JpegImageFile", image), stream, JpegFile(elsewhere.data, width, height, scale))
+    if pixels is None:
+        image.load()
+        pixels = image
     embedded = read_embedded(image)  # after loading: a PNG may keep metadata behind its pixels
-    picture = DecodedImage(to_srgb(image), width, height, kind, draft_scale=scale, embedded=embedded)
+    picture = DecodedImage(to_srgb(pixels), width, height, kind, draft_scale=scale, embedded=embedded)
     return _turned(picture, embedded.orientation)
 
 

@@ -31,6 +31,8 @@ MAX_SCANS: Final = 100
 _SCAN: Final = re.compile(rb"\xff\xda\x00(?:\x08\x01|\x0a\x02|\x0c\x03|\x0e\x04)")
 _SCAN_BYTES: Final = 5
 _CHUNK: Final = 1 << 20
+_COMPONENTS: Final = 3
+_TAIL_BYTES: Final = 256  # some writers pad the end with zeros
 
 
 def apply_draft(image: JpegImageFile, stream: IO[bytes], *, min_side: int, max_decoded_bytes: int) -> int:
@@ -55,6 +57,28 @@ def apply_draft(image: JpegImageFile, stream: IO[bytes], *, min_side: int, max_d
     if scale > 1:
         image.draft(None, (width // scale, height // scale))
     return scale
+
+
+def is_ordinary(image: JpegImageFile, stream: IO[bytes], data: bytes) -> bool:
+    """Return whether every decoder reads an opened JPEG alike: complete, of one scan, of three components in YCbCr.
+
+    Grey, CMYK and progressive files are left to libjpeg, and so are those that end early: others fill up what is missing.
+
+    Args:
+        image: The opened file.
+        stream: Its stream, where opening has left it.
+        data: The whole file.
+    """
+    info = image.info
+    named_ycbcr = "jfif" in info or info.get("adobe_transform") == 1 or [row[0] for row in image.layer] == [1, 2, 3]
+    return (
+        image.mode == "RGB"
+        and image.layers == _COMPONENTS
+        and info.get("adobe_transform", 1) == 1
+        and named_ycbcr
+        and not _comes_in_several_scans(image, stream)
+        and data[-_TAIL_BYTES:].rstrip(b"\0").endswith(b"\xff\xd9")
+    )
 
 
 def _largest_scale(shorter: int, wanted: float) -> int:

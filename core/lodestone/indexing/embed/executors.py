@@ -181,4 +181,5 @@ def embed_settings(
         slices_in_flight=settings.index.slices_in_flight,
         reads=settings.index.reads,
         decode_processes=settings.index.decode_processes,
+        gpu_decode=settings.index.gpu_decode,
     )

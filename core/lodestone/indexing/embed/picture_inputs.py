@@ -12,6 +12,7 @@ from typing import BinaryIO
 from lodestone.backbones.base import Backbone, Pixels
 from lodestone.errors import ConfigurationError, ImageError, SourceError
 from lodestone.imaging.decode import decode
+from lodestone.imaging.gpu_jpeg import GpuJpegs
 from lodestone.imaging.metadata import PhotoMetadata, read_metadata
 from lodestone.imaging.thumbnails import ThumbnailStore
 from lodestone.indexing.tasks import EMBEDDED_SOURCES, RowFailure, SliceRow
@@ -64,6 +65,7 @@ def decode_picture(
     min_side: int,
     max_decoded_bytes: int,
     thumbnails: ThumbnailStore,
+    jpegs: GpuJpegs | None = None,
 ) -> DecodedPicture | RowFailure:
     """Decode and prepare one picture whose content was compared with the plan; an open file is closed.
 
@@ -71,7 +73,7 @@ def decode_picture(
         ConfigurationError: the folder of thumbnails cannot be read.
     """
     try:
-        decoded = decode(content, min_side=min_side, max_decoded_bytes=max_decoded_bytes)
+        decoded = decode(content, min_side=min_side, max_decoded_bytes=max_decoded_bytes, jpegs=jpegs)
         inputs = {backbone.name: backbone.prepare(decoded.image) for backbone in backbones}
     except ImageError as error:
         return failure_of(row, error)

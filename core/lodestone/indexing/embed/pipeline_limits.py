@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from lodestone.backbones.base import Backbone
+from lodestone.imaging.gpu_jpeg import MOST_AT_ONCE
 from lodestone.indexing.tasks import EmbedSettings
 from lodestone.models.hardware import gpus
 
@@ -65,9 +66,10 @@ class PipelineLimits:
             slices=slices_in_flight(settings),
             batch_size=batch,
             remote_reads=settings.reads or (_GPU_REMOTE_READS if gpu else _REMOTE_READS),
-            decoders=settings.decode_threads,
+            # their threads wait for the GPU most of the time, and a batch is made of what they bring
+            decoders=max(settings.decode_threads, MOST_AT_ONCE) if settings.gpu_decode else settings.decode_threads,
             decode_processes=(
-                gpu and settings.decode_threads > _DECODE_THREADS
+                gpu and settings.decode_threads > _DECODE_THREADS and not settings.gpu_decode
                 if settings.decode_processes is None
                 else settings.decode_processes
             ),

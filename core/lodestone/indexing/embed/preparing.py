@@ -9,6 +9,7 @@ from typing import BinaryIO
 from lodestone.backbones.base import Backbone
 from lodestone.backbones.registry import make_backbone
 from lodestone.errors import ImageError
+from lodestone.imaging.gpu_jpeg import GpuJpegs
 from lodestone.imaging.thumbnails import ThumbnailStore
 from lodestone.indexing.embed.picture_inputs import DecodedPicture, decode_picture, failure_of
 from lodestone.indexing.faults import Faults
@@ -25,7 +26,12 @@ Decode = Callable[[SliceRow, Content | None], DecodedPicture | RowFailure]
 
 
 def decoder(
-    settings: EmbedSettings, names: Sequence[str], made: Sequence[Backbone] | None = None, reader: Reader | None = None
+    settings: EmbedSettings,
+    names: Sequence[str],
+    made: Sequence[Backbone] | None = None,
+    reader: Reader | None = None,
+    *,
+    jpegs: GpuJpegs | None = None,
 ) -> Decode:
     """Return the decoding of a picture, bound to a worker's settings.
 
@@ -34,6 +40,7 @@ def decoder(
         names: Names of the backbones whose inputs are wanted.
         made: All backbones of the worker; None to make them here, which loads no model.
         reader: Reads pictures that come without their content; None for a new one.
+        jpegs: Decodes ordinary JPEGs; None for the CPU.
     """
     if made is None:
         context = ModelContext(ModelCache(settings.models), threads=settings.model_threads)
@@ -46,6 +53,7 @@ def decoder(
         thumbnails=ThumbnailStore(settings.thumbnails, size=settings.thumbnail_px),
         faults=Faults.from_environment(),
         reader=reader or Reader(),
+        jpegs=jpegs,
     )
 
 
@@ -59,6 +67,7 @@ def _decode(
     thumbnails: ThumbnailStore,
     faults: Faults,
     reader: Reader,
+    jpegs: GpuJpegs | None,
 ) -> DecodedPicture | RowFailure:
     faults.reach_picture(row.uri)
     if content is None:
@@ -67,5 +76,5 @@ def _decode(
         except ImageError as error:
             return failure_of(row, error)
     return decode_picture(
-        row, content, backbones, min_side=min_side, max_decoded_bytes=max_decoded_bytes, thumbnails=thumbnails
+        row, content, backbones, min_side=min_side, max_decoded_bytes=max_decoded_bytes, thumbnails=thumbnails, jpegs=jpegs
     )

@@ -20,6 +20,7 @@ from lodestone.backbones.registry import make_backbone
 from lodestone.catalog.records import Receipt
 from lodestone.errors import ImageError, LodestoneError, RunFailedError
 from lodestone.imaging.thumbnail_packs import PackName
+from lodestone.imaging.gpu_jpeg import GpuJpegs, gpu_jpegs
 from lodestone.imaging.thumbnails import ThumbnailStore
 from lodestone.indexing.embed.isolation import DecodingChild, DecodingChildren
 from lodestone.indexing.embed.picture_inputs import (
@@ -52,6 +53,7 @@ class SliceStages:
         backbones: The image models; None for those that the settings name.
         encoder: The text encoder; None for the one that the settings name.
         reader: Reads pictures; None for a new one.
+        jpegs: Decodes ordinary JPEGs on a GPU; None for the one that `warm_up` loads where the settings ask for it.
     """
 
     def __init__(
@@ -61,6 +63,7 @@ class SliceStages:
         backbones: Sequence[Backbone] | None = None,
         encoder: TextEncoder | None = None,
         reader: Reader | None = None,
+        jpegs: GpuJpegs | None = None,
     ) -> None:
         self.settings = settings
         context = ModelContext(ModelCache(settings.models), threads=settings.model_threads)
@@ -76,13 +79,17 @@ class SliceStages:
         self._models = threading.Lock()  # one model pass at a time, whichever thread prepared its batch
         self._counting = threading.Lock()
         self._children: DecodingChildren | None = None
+        self._jpegs = jpegs
 
     def warm_up(self) -> None:
         """Load the image models. The text encoder is loaded at the first caption.
 
         Raises:
             ModelUnavailableError: a model's package is not installed, or the GPU's memory has no room for a model.
+            ConfigurationError: JPEGs are to be decoded on a GPU, and there is none that can.
         """
+        if self.settings.gpu_decode and self._jpegs is None:
+            self._jpegs = gpu_jpegs()
         for backbone in self.backbones:
             try:
                 backbone.warm_up(threads=self.settings.model_threads)
@@ -128,7 +135,7 @@ class SliceStages:
         """Return the function that decodes the pictures of a plan in this process, or in its children where it has some."""
         if self._children is not None:
             return partial(self._children.decode, backbones=plan.names)
-        return decoder(self.settings, plan.names, self.backbones, self.reader)
+        return decoder(self.settings, plan.names, self.backbones, self.reader, jpegs=self._jpegs)
 
     def decode_in_children(self, size: int) -> None:
         """Decode in child processes from now on; they start with the first pictures, and `close` stops them."""
