@@ -19,8 +19,8 @@ from lodestone.backbones.base import Backbone, Outputs
 from lodestone.backbones.registry import make_backbone
 from lodestone.catalog.records import Receipt
 from lodestone.errors import ImageError, LodestoneError, RunFailedError
-from lodestone.imaging.thumbnail_packs import PackName
 from lodestone.imaging.gpu_jpeg import GpuJpegs, gpu_jpegs
+from lodestone.imaging.thumbnail_packs import PackName
 from lodestone.imaging.thumbnails import ThumbnailStore
 from lodestone.indexing.embed.isolation import DecodingChild, DecodingChildren
 from lodestone.indexing.embed.picture_inputs import (
