@@ -15,13 +15,13 @@ from typing import Final
 from starlette.datastructures import Headers
 from starlette.types import Scope
 
-from lodestone_serve.traffic.load_reports import ALLOWED, REFUSED
+from lodestone_serve.traffic.load_reports import ALLOWED, RATE_LIMITED, REFUSED
 
 ARRIVED: Final = b"x-lodestone-arrived"
 BELIEVED_S: Final = 620.0  # the longest deadline, and what proxies add
 REQUEST_ID: Final = "X-Request-ID"
 _DIGITS: Final = 9
-_BETWEEN_OURSELVES: Final = frozenset((ARRIVED, ALLOWED, REFUSED))
+_BETWEEN_OURSELVES: Final = frozenset((ARRIVED, ALLOWED, REFUSED, RATE_LIMITED))
 _ACCEPTABLE_ID: Final = re.compile(r"[!-~]{1,128}")
 
 

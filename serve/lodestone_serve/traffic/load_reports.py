@@ -20,6 +20,9 @@ ALLOWED: Final = b"x-lodestone-allowed"
 REFUSED: Final = b"x-lodestone-refused"
 """Header of requests: queries that the proxy has refused since it sent the last such header, by method and route."""
 
+RATE_LIMITED: Final = b"x-lodestone-rate-limited"
+"""Header of requests: requests that the proxy has refused for their senders' rates since then, likewise."""
+
 _ON_THE_WAY: Final = 0.1  # share of a query's time for proxies and networks, which cannot be measured here
 _ON_THE_WAY_S: Final = 0.25  # most seconds of that share
 _MOST_ON_THE_WAY: Final = 0.25  # largest share of a query's time, with the measured part

@@ -35,7 +35,8 @@ FRESH_S: Final = 10.0
 
 _SHARED: Final = 0.75  # share of the queue that senders with more than their share of it may fill while others ask
 _MOST_CREDENTIALS: Final = 4_096
-_CREDENTIALS: Final = ("authorization", "x-api-key")
+CREDENTIALS: Final = ("authorization", "x-api-key")
+"""Headers that name the sender of a request."""
 
 
 @dataclass(slots=True, eq=False)
@@ -86,10 +87,9 @@ class ProxyAdmission:
         if policy.admission is not AdmissionRule.QUERY:
             return None
         headers = Headers(scope=scope)
-        origin = headers.get("origin")
-        if origin is not None and origin.partition("://")[2] != headers.get("host"):
+        if is_from_another_site(headers):
             return None
-        credential = next((hash((name, headers[name])) for name in _CREDENTIALS if name in headers), None)
+        credential = next((hash((name, headers[name])) for name in CREDENTIALS if name in headers), None)
         if credential is not None and credential in self._valid:
             asker = credential
         else:
@@ -186,6 +186,12 @@ class ProxyAdmission:
     def _refuse(self, query: Passing, reports: list[LoadReport]) -> PreparedProblem:
         self._refused[query.route] += 1
         return overloaded(max(report.retry_after for report in reports))
+
+
+def is_from_another_site(headers: Headers) -> bool:
+    """Return whether a page of another site sends a request: its answer needs headers that only the service knows."""
+    origin = headers.get("origin")
+    return origin is not None and origin.partition("://")[2] != headers.get("host")
 
 
 @lru_cache(maxsize=64)

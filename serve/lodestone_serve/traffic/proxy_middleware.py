@@ -3,39 +3,33 @@
 Every proxy of Ray Serve runs it (`PROXY_ENVIRONMENT` names it; Ray calls `middlewares` when a proxy starts). A request whose
 replica has crashed, or is not ready yet, never reaches the service that would keep its deadline, so the proxy keeps it: counted
 from the end of the body until the answer begins. Streams are not cut, however long they take. Queries for which the replicas
-have no time are refused here (`proxy_admission`).
+have no time are refused here (`proxy_admission`), and so are senders that go on beyond their rate (`proxy_rates`).
 """
 
 from __future__ import annotations
 
 import asyncio
 import os
-import re
-from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
-from starlette.datastructures import Headers, MutableHeaders
+from starlette.datastructures import MutableHeaders
 from starlette.middleware import Middleware
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from lodestone.errors import (
-    ConfigurationError,
-    DeadlineExceededError,
-    LodestoneError,
-    OverloadedError,
-    ServiceUnavailableError,
-)
-from lodestone_serve.policy import MAX_JSON_BYTES, BodyPace, DeadlineRule, policy_for
+from lodestone.errors import ConfigurationError
+from lodestone_serve.policy import DeadlineRule, policy_for
 from lodestone_serve.responses.problems import Refusal, problem_of, problem_response, refusal_response
 from lodestone_serve.traffic import connections
 from lodestone_serve.traffic.arrivals import REQUEST_ID, identify, stamp
-from lodestone_serve.traffic.load_reports import ALLOWED, LOAD, REFUSED, encode_refused
-from lodestone_serve.traffic.prepared_problems import PreparedProblem, protective_headers
+from lodestone_serve.traffic.load_reports import ALLOWED, RATE_LIMITED, REFUSED, encode_refused
+from lodestone_serve.traffic.prepared_problems import PreparedProblem
 from lodestone_serve.traffic.proxy_admission import Passing, ProxyAdmission
-from lodestone_serve.traffic.request_guards import BODY_S, dawdled, foreign_target, is_large, protect
+from lodestone_serve.traffic.proxy_exchange import Exchange, body_first, refuse
+from lodestone_serve.traffic.proxy_rates import LimitedRequest, ProxyRates
+from lodestone_serve.traffic.request_guards import foreign_target, protect
 
 if TYPE_CHECKING:
     from lodestone.config.settings import Settings
@@ -51,10 +45,6 @@ _PATIENCE: Final = "LODESTONE_SERVE__PATIENCE_S"
 _CONNECTIONS: Final = "LODESTONE_SERVE__LOAD__CONNECTIONS"
 _LONGEST_S: Final = 600.0  # longest deadline of a query, and longest wait of a batch's line
 _PATIENCE_S: Final = 60.0
-_NAME: Final = b'"deadline_ms"'
-_NAMED: Final = re.compile(rb'"deadline_ms"\s*:\s*"?(\d{1,6})(?![\d.eE])')
-_IN_QUERY: Final = re.compile(rb"(?:^|&)deadline_ms=(\d{1,6})(?:&|$)")
-_TAIL: Final = 64  # bytes at the end of a chunk that may hold the beginning of a name
 _UTF8_HEADERS: Final = frozenset((b"x-request-id", b"x-request-timeout-seconds", b"traceparent"))
 """Headers that Ray's proxy decodes as UTF-8.
 
@@ -63,7 +53,6 @@ An invalid one ends there as a 500, which every count of errors attributes to us
 _REMOVED_HEADERS: Final = frozenset((b"x-session-id", b"serve-multiplexed-model-id", b"x-request-disconnect-disabled"))
 """Headers that Ray's proxy obeys and no client needs. The last one would let work go on after its client has disconnected."""
 _PROXY_ROUTES: Final = "/-/"  # the proxy's own routes
-_RETRY_HINT: Final = "send it again; what reads or searches may always be repeated, a write with its Idempotency-Key"
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,6 +136,7 @@ class Front:
         self._app = app
         self._waits = waits
         self._admission = ProxyAdmission()
+        self._rates = ProxyRates()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Let the proxy answer, or answer in its place where it does not."""
@@ -162,12 +152,14 @@ class Front:
             return
         stamp(scope)
         identify(scope)
-        query = self._admission.arriving(scope)
-        if query is not None and (refusal := self._admission.without_place(query)) is not None:
-            await _refuse(refusal, scope, send)
+        limited, query = self._rates.arriving(scope), self._admission.arriving(scope)
+        if (refusal := self._at_once(limited, query)) is not None:
+            await refuse(refusal[0], scope, send, headers=refusal[1])
             return
         late = asyncio.timeout(None)
-        exchange = _Exchange(scope, receive, send, waits=self._waits, late=late, answered=partial(self._answered, query))
+        allowed = partial(self._waits.allowed, scope["method"], path)
+        answered = partial(self._answered, query, limited)
+        exchange = Exchange(scope, receive, send, allowed=allowed, late=late, answered=answered)
         try:
             async with late:
                 if not await self._passed_on(query, scope, exchange):
@@ -185,9 +177,18 @@ class Front:
         if not exchange.begun:
             await problem_response(problem_of(exchange.failure(), instance=path))(scope, receive, _protected(scope, send))
 
-    async def _passed_on(self, query: Passing | None, scope: Scope, exchange: _Exchange) -> bool:
+    def _at_once(
+        self, limited: LimitedRequest | None, query: Passing | None
+    ) -> tuple[PreparedProblem, Mapping[str, str]] | None:
+        """Return the refusal and its headers for a request that can be refused before its body is read."""
+        if limited is not None and (over := self._rates.refusal(limited)) is not None:
+            return over
+        full = None if query is None else self._admission.without_place(query)
+        return None if full is None else (full, {})
+
+    async def _passed_on(self, query: Passing | None, scope: Scope, exchange: Exchange) -> bool:
         """Let the proxy answer; return False if the request ended before it got there."""
-        body = await _body_first(scope, exchange.receive)
+        body = await body_first(scope, exchange.receive)
         if body is None:
             return False
         if query is not None and (refusal := self._let_in(query, scope, exchange)) is not None:
@@ -195,10 +196,12 @@ class Front:
             return False
         if refused := self._admission.take_refused():
             scope["headers"].append((REFUSED, encode_refused(refused)))
+        if refused := self._rates.take_refused():
+            scope["headers"].append((RATE_LIMITED, encode_refused(refused)))
         await self._app(scope, body, exchange.send)
         return True
 
-    def _let_in(self, query: Passing, scope: Scope, exchange: _Exchange) -> PreparedProblem | None:
+    def _let_in(self, query: Passing, scope: Scope, exchange: Exchange) -> PreparedProblem | None:
         """Count a query whose body is here, or return its refusal."""
         allowed_s = self._waits.allowed_query(scope["method"], scope["path"], exchange.named_ms)
         if exchange.body_ended:  # else its deadline is not known yet
@@ -208,148 +211,11 @@ class Front:
         self._admission.passed_on(query, allowed_s)
         return None
 
-    def _answered(self, query: Passing | None, status: int, load: bytes | None) -> None:
+    def _answered(self, query: Passing | None, limited: LimitedRequest | None, answer: Message, load: bytes | None) -> None:
         if query is not None:
-            self._admission.answered(query, status, load)
-
-
-class _Exchange:
-    """A request and its answer while they pass through the proxy.
-
-    Attributes:
-        waiting: Whether the time limit still applies.
-        begun: Whether the client has received the beginning of an answer.
-        body_ended: Whether all of the request's body has been received.
-        named_ms: The longest deadline that the request names as far as it is known, milliseconds; None for none.
-    """
-
-    def __init__(
-        self,
-        scope: Scope,
-        receive: Receive,
-        send: Send,
-        *,
-        waits: Waits,
-        late: asyncio.Timeout,
-        answered: Callable[[int, bytes | None], None],
-    ) -> None:
-        self.waiting = True
-        self.begun = False
-        self.body_ended = False
-        self._answered = answered
-        self._scope = scope
-        self._receive = receive
-        self._send = send
-        self._waits = waits
-        self._late = late
-        self._refused: int | None = None
-        self._tail = b""
-        self.named_ms = max((int(value) for value in _IN_QUERY.findall(scope.get("query_string", b""))), default=None)
-
-    async def receive(self) -> Message:
-        """Return the client's next message; after the last one the time limit starts."""
-        message = await self._receive()
-        if self._counting and message["type"] == "http.request":
-            self._find_deadlines(message.get("body", b""))
-            if not message.get("more_body", False):
-                self.body_ended = True
-                seconds = self._waits.allowed(self._scope["method"], self._scope["path"], self.named_ms)
-                if seconds is not None:
-                    self._late.reschedule(asyncio.get_running_loop().time() + seconds)
-        return message
-
-    async def send(self, message: Message) -> None:
-        """Pass on the service's message, but not the plain text by which Ray Serve reports that no replica answered."""
-        if message["type"] == "http.response.start":
-            if self._counting:
-                self._late.reschedule(None)
-            self.waiting = False
-            load = next((value for name, value in message.get("headers", ()) if name == LOAD), None)
-            if load is not None:
-                message = {**message, "headers": [header for header in message["headers"] if header[0] != LOAD]}
-            self._answered(message["status"], load)
-            kind = next((value for name, value in message.get("headers", ()) if name.lower() == b"content-type"), b"")
-            if message["status"] in {408, 429, 503} and kind.startswith(b"text/plain"):
-                self._refused = message["status"]
-            else:
-                self.begun = True
-        if self.begun:
-            await self._send(message)
-
-    async def refuse(self, refusal: PreparedProblem) -> None:
-        """Answer in place of the service."""
-        self._late.reschedule(None)
-        self.waiting = False
-        self.begun = True
-        await _refuse(refusal, self._scope, self._send)
-
-    def failure(self) -> LodestoneError:
-        """Return the error that says why there is no answer."""
-        if self._refused == 408 or self._late.expired():
-            return DeadlineExceededError(
-                "nobody answered in time: the service is starting again, or too busy",
-                hint=f"{_RETRY_HINT}; /readyz tells when the service is back",
-            )
-        if self._refused == 429:
-            return OverloadedError("more requests wait for the service than may", hint="ask again after Retry-After")
-        return ServiceUnavailableError("who worked on this request has gone, before there was an answer", hint=_RETRY_HINT)
-
-    @property
-    def _counting(self) -> bool:
-        return self.waiting and not self._late.expired()
-
-    def _find_deadlines(self, chunk: bytes) -> None:
-        """Find the deadlines that the body names.
-
-        Quotes within a JSON string are escaped, so no query's words match.
-        """
-        seen = self._tail + chunk
-        named = (
-            [int(value) for value in _NAMED.findall(seen)] if _NAME in seen else []
-        )  # skips the search in pictures, which pass through here too
-        if named:
-            self.named_ms = max(named) if self.named_ms is None else max(self.named_ms, *named)
-        self._tail = seen[-_TAIL:]
-
-
-async def _body_first(scope: Scope, receive: Receive) -> Receive | None:
-    """Return `receive` once a body of normal size has arrived: slow bodies wait in the proxy and occupy no replica.
-
-    None when the client has disconnected. A body that is declared too large is not awaited: the service refuses it.
-
-    Raises:
-        Refusal: the body did not arrive in time.
-    """
-    pace = policy_for(scope["method"], scope["path"]).body.pace
-    headers = Headers(scope=scope)
-    if pace is BodyPace.STREAMED or (is_large(headers) and (pace is BodyPace.LARGE or "content-length" in headers)):
-        return receive
-    messages: deque[Message] = deque()
-    size = 0
-    try:
-        async with asyncio.timeout(BODY_S):
-            while size <= MAX_JSON_BYTES:
-                messages.append(await receive())
-                if messages[-1]["type"] == "http.disconnect":
-                    return None
-                size += len(messages[-1].get("body", b""))
-                if not messages[-1].get("more_body", False):
-                    break
-    except TimeoutError:
-        raise dawdled(BODY_S) from None
-
-    async def replay() -> Message:
-        return messages.popleft() if messages else await receive()
-
-    return replay
-
-
-async def _refuse(refusal: PreparedProblem, scope: Scope, send: Send) -> None:
-    start, body = refusal.messages(scope["path"], head=scope["method"] == "HEAD")
-    request_id = (REQUEST_ID.lower().encode(), identify(scope).encode())
-    start["headers"] += [*protective_headers(https=scope.get("scheme") == "https"), request_id]
-    await send(start)
-    await send(body)
+            self._admission.answered(query, answer["status"], load)
+        if limited is not None:
+            self._rates.answered(limited, answer["status"], answer.get("headers", ()))
 
 
 def _protected(scope: Scope, send: Send) -> Send:

@@ -19,11 +19,11 @@ from limits.aio.strategies import SlidingWindowCounterRateLimiter
 from starlette.datastructures import MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from lodestone.errors import RateLimitedError
 from lodestone_serve.policy import policy_of
 from lodestone_serve.responses.problems import problem_of, problem_response
 from lodestone_serve.telemetry.metrics import Metrics
 from lodestone_serve.traffic.askers import Asker, asker_of, network_of
+from lodestone_serve.traffic.rate_headers import RateState
 from lodestone_serve.traffic.shared_rates import Allowance, SharedRates
 
 MOST_ASKERS: Final = 4_096
@@ -69,11 +69,11 @@ class RateLimits:
         await self._know(name, item)
         allowance = await self._allowance(item, name)
         reset_s = max(1, math.ceil(allowance.reset_s))
-        headers = _headers(item, allowance.remaining, reset_s)
+        state = RateState(item.amount, item.get_expiry(), allowance.remaining if allowance.allowed else 0, reset_s)
+        headers = state.headers()
         if not allowance.allowed:
             self._metrics.shed.labels("rate_limited").inc()
-            error = _refusal(item, reset_s)
-            await problem_response(problem_of(error, instance=scope["path"]), headers)(scope, receive, send)
+            await problem_response(problem_of(state.refusal(), instance=scope["path"]), headers)(scope, receive, send)
             return
 
         async def answer(message: Message) -> None:
@@ -106,14 +106,6 @@ class RateLimits:
         return Allowance(allowed, max(0, stats.remaining), stats.reset_time - time.time())
 
 
-def _headers(item: RateLimitItem, remaining: int, reset_s: int) -> dict[str, str]:
-    """Return the headers of draft-ietf-httpapi-ratelimit-headers."""
-    return {
-        "RateLimit-Policy": f'"default";q={item.amount};w={item.get_expiry()}',
-        "RateLimit": f'"default";r={remaining};t={reset_s}',
-    }
-
-
 @lru_cache(maxsize=256)
 def _parsed(rate: str) -> RateLimitItem:
     return parse(rate)
@@ -123,13 +115,3 @@ def _name(asker: Asker, scope: Scope) -> str:
     if asker.owner:
         return asker.owner
     return f"address:{network_of((scope.get('client') or ('unknown', 0))[0])}"
-
-
-def _refusal(item: RateLimitItem, retry_after: int) -> RateLimitedError:
-    return RateLimitedError(
-        f"more than {item.amount} requests in {item.get_expiry()} s",
-        hint=f"try again in {retry_after} s, or ask for a key with a higher rate",
-        retry_after=retry_after,
-        limit=item.amount,
-        window_s=item.get_expiry(),
-    )

@@ -16,7 +16,7 @@ from lodestone_serve.policy import AdmissionRule, policy_of
 from lodestone_serve.telemetry.metrics import Metrics
 from lodestone_serve.traffic.admission import Admission
 from lodestone_serve.traffic.arrivals import allowed_s, arrived_at, came_through_proxy
-from lodestone_serve.traffic.load_reports import LOAD, REFUSED, decode_refused
+from lodestone_serve.traffic.load_reports import LOAD, RATE_LIMITED, REFUSED, decode_refused
 from lodestone_serve.traffic.prepared_problems import PreparedProblem, protective_headers
 from lodestone_serve.traffic.proxy_admission import overloaded
 
@@ -91,11 +91,17 @@ class ReplicaGuard:
         return LOAD, self._admission.report().encode()
 
     def _count_refused(self, scope: Scope) -> None:
-        told = next((value for name, value in scope["headers"] if name == REFUSED), None)
-        if told is None:
-            return
-        for route, count in decode_refused(told).items():
+        for name, value in scope["headers"]:
+            if name == REFUSED and (count := self._count(value, "overloaded")):
+                self._admission.refused_in_front(count)
+            elif name == RATE_LIMITED:
+                self._metrics.shed.labels("rate_limited").inc(self._count(value, "rate_limited"))
+
+    def _count(self, told: bytes, code: str) -> int:
+        """Count what a proxy has refused with an error, by route; return how many requests that were."""
+        counts = decode_refused(told)
+        for route, count in counts.items():
             method, _, path = route.partition(" ")
             self._metrics.requests.labels(method, path, "429").inc(count)
-            self._metrics.errors.labels("overloaded", "429").inc(count)
-            self._admission.refused_in_front(count)
+            self._metrics.errors.labels(code, "429").inc(count)
+        return sum(counts.values())

@@ -12,7 +12,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from lodestone.config.settings import Settings
 from lodestone.errors import ConfigurationError
-from lodestone_serve.traffic import proxy_middleware
+from lodestone_serve.traffic import proxy_exchange, proxy_middleware
 from lodestone_serve.traffic.arrivals import ARRIVED
 from lodestone_serve.traffic.load_reports import ALLOWED
 from lodestone_serve.traffic.proxy_middleware import Front, Waits, proxy_variables
@@ -234,7 +234,7 @@ def slow_ask(path: str, *, headers: Iterable[tuple[bytes, bytes]] = ()) -> tuple
 
 
 def test_a_body_that_dawdles_takes_no_replicas_place(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(proxy_middleware, "BODY_S", 0.05)
+    monkeypatch.setattr(proxy_exchange, "BODY_S", 0.05)
     for headers in ([(b"content-length", b"100")], [(b"transfer-encoding", b"chunked")]):
         seen, sent = slow_ask("/v1/search", headers=headers)
         assert (seen, Told(sent).status, Told(sent).code) == ([], 504, "deadline_exceeded")
@@ -242,7 +242,7 @@ def test_a_body_that_dawdles_takes_no_replicas_place(monkeypatch: pytest.MonkeyP
 
 @pytest.mark.parametrize("path", ["/v1/search/batch", "/v1/search/image", "/v1/embeddings"])
 def test_large_bodies_are_passed_on_as_they_come(path: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(proxy_middleware, "BODY_S", 0.05)
+    monkeypatch.setattr(proxy_exchange, "BODY_S", 0.05)
     seen, sent = slow_ask(path, headers=[(b"content-length", b"5000000")])
     assert (seen, Told(sent).status) == ([path], 422)
 
@@ -299,7 +299,7 @@ def test_the_proxys_own_answers_name_the_request(named: bytes) -> None:
 
 
 def test_what_says_that_it_is_too_large_is_left_to_the_service(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(proxy_middleware, "BODY_S", 0.05)
+    monkeypatch.setattr(proxy_exchange, "BODY_S", 0.05)
     seen, sent = slow_ask("/v1/search", headers=[(b"content-length", b"5000000")])
     assert (seen, Told(sent).status) == (["/v1/search"], 422)
 

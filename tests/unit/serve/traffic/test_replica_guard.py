@@ -21,7 +21,7 @@ from lodestone_schemas.access import KeyRequest, Scope
 from lodestone_serve.http.application import create_app
 from lodestone_serve.telemetry.metrics import Metrics
 from lodestone_serve.traffic.arrivals import ARRIVED
-from lodestone_serve.traffic.load_reports import ALLOWED, LOAD, REFUSED, LoadReport, encode_refused
+from lodestone_serve.traffic.load_reports import ALLOWED, LOAD, RATE_LIMITED, REFUSED, LoadReport, encode_refused
 
 QUESTION = {"query": "a red boat"}
 
@@ -135,6 +135,18 @@ async def test_what_a_proxy_refused_is_counted_once_and_presses_the_others(
     assert counted(metrics, "lodestone_errors_total", code="overloaded", status="429") == 8
     await answered(app, services.stamped())
     assert counted(metrics, "lodestone_queries_shed_total", reason="text_only") == 1
+
+
+async def test_what_a_proxy_refused_for_rates_is_counted_and_presses_nobody(
+    app: FastAPI, services: KeyedServices, metrics: Metrics
+) -> None:
+    told = {RATE_LIMITED.decode(): encode_refused({"POST /v1/search": 5, "GET /v1/corpora": 2}).decode()}
+    await answered(app, services.stamped(**told), path="/v1/status", method="GET")
+    assert counted(metrics, "lodestone_queries_shed_total", reason="rate_limited") == 7
+    assert counted(metrics, "lodestone_http_requests_total", method="GET", route="/v1/corpora", status="429") == 2
+    assert counted(metrics, "lodestone_errors_total", code="rate_limited", status="429") == 7
+    await answered(app, services.stamped())
+    assert not counted(metrics, "lodestone_queries_shed_total", reason="text_only")
 
 
 async def test_who_comes_by_no_proxy_sees_no_report(app: FastAPI, services: KeyedServices) -> None:
