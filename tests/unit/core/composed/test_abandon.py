@@ -15,7 +15,7 @@ _DIMS = {"look": 16, "words": 24, "face": 8, "scene": 12}
 
 
 def _unit(rows: np.ndarray) -> np.ndarray:
-    return (rows / np.linalg.norm(rows, axis=-1, keepdims=True)).astype(np.float32)
+    return np.asarray(rows / np.linalg.norm(rows, axis=-1, keepdims=True), np.float32)
 
 
 def _world(rng: np.random.Generator, n: int, *, spaces: int = 4, absent: float = 0.0) -> dict[str, np.ndarray]:
