@@ -71,10 +71,10 @@ def test_several_parts_of_one_space_parts_to_avoid_and_zero_vectors(seed: int) -
 
 def test_bound_of_the_paper_drops_right_answers_where_weights_do_not_sum_to_1() -> None:
     """With weights 1 and .5 the picture that agrees in both modalities is bounded below what another one reaches."""
-    picture, words = np.float32([1, 0]), np.float32([1, 0])
-    vectors = {"look": np.float32([[0.6, 0.8], [1, 0]]), "words": np.float32([[1, 0], [-0.1, 0.995]])}
+    picture, words = np.array([1, 0], np.float32), np.array([1, 0], np.float32)
+    vectors = {"look": np.array([[0.6, 0.8], [1, 0]], np.float32), "words": np.array([[1, 0], [-0.1, 0.995]], np.float32)}
     parts = [JointPart("picture", "look", picture, 1.0), JointPart("text", "words", words, 0.5)]
-    similarities = {space: rows @ np.float32([1, 0]) for space, rows in vectors.items()}
+    similarities = {space: rows @ np.array([1, 0], np.float32) for space, rows in vectors.items()}
     papers_bound = 1 - 1.0 * (
         1 - similarities["look"][0]
     )  # equations 8 and 9 after the first modality: |u - q|^2 = 2 - 2<u, q>
@@ -83,7 +83,7 @@ def test_bound_of_the_paper_drops_right_answers_where_weights_do_not_sum_to_1() 
 
 
 def test_equal_scores_come_by_ascending_row() -> None:
-    row = np.float32([[0.6, 0.8]])
+    row = np.array([[0.6, 0.8]], np.float32)
     vectors = {"look": np.repeat(row, 6, axis=0), "words": np.repeat(row, 6, axis=0)}
     parts = [JointPart("picture", "look", row[0], 0.5), JointPart("text", "words", row[0], 0.5)]
     assert AbandoningScorer(vectors).search(parts, 3).rows.tolist() == [0, 1, 2]

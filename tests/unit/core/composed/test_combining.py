@@ -16,7 +16,7 @@ def _unit(rows: np.ndarray) -> np.ndarray:
 
 def _world(
     seed: int, *, weights: tuple[float, ...] = (0.5, 0.5), absent: float = 0.0
-) -> tuple[list[JointPart], dict, list[Null]]:
+) -> tuple[list[JointPart], dict[str, np.ndarray], list[Null]]:
     rng = np.random.default_rng(seed)
     parts, vectors, nulls = [], {}, []
     for place, weight in enumerate(weights):
@@ -91,10 +91,10 @@ def test_a_picture_without_a_modality_is_ranked_by_the_others_alone(rule: str) -
 def test_the_more_a_picture_is_like_what_to_avoid_the_lower_it_is(rule: str) -> None:
     angles = np.linspace(0.1, 1.4, 8)
     rows = np.stack([np.cos(angles), np.sin(angles)], axis=1).astype(np.float32)  # ever less like (1, 0)
-    vectors = {"look": np.repeat(np.float32([[0.8, 0.6]]), 8, axis=0), "words": rows}
+    vectors = {"look": np.repeat(np.array([[0.8, 0.6]], np.float32), 8, axis=0), "words": rows}
     parts = [
-        JointPart("picture", "look", np.float32([1, 0]), 0.5),
-        JointPart("without", "words", np.float32([-1, 0]), 0.5),
+        JointPart("picture", "look", np.array([1, 0], np.float32), 0.5),
+        JointPart("without", "words", np.array([-1, 0], np.float32), 0.5),
     ]
     sample = _unit(np.random.default_rng(6).normal(size=(200, 2)))
     null = Null.of(sample, sample)
