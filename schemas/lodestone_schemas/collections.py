@@ -44,6 +44,11 @@ CAPTION_FIELDS: tuple[tuple[str, FieldKind], ...] = (
     *PAYLOAD_FIELDS,
 )
 
+# Filter fields of a fused collection. `holds` names the optional spaces that a picture has a vector in, and with a minus those
+# that it lacks.
+HOLDS = "holds"
+FUSED_FIELDS: tuple[tuple[str, FieldKind], ...] = ((HOLDS, FieldKind.KEYWORD), *PAYLOAD_FIELDS)
+
 
 @dataclass(frozen=True, slots=True)
 class HnswSpec:

@@ -26,7 +26,7 @@ DEFAULT_COMPOSITION: Final = "default"
 Rule = Literal["sum", "product", "basic", "harris"]
 TargetVector = Literal["own", "composed"]
 
-_CAPTIONS: Final = "captions"  # `lodestone.spaces.names` is above this package
+CAPTIONS_SPACE: Final = "captions"  # `lodestone.spaces.names` is above this package
 _NAME: Final = r"^[a-z0-9][a-z0-9_-]{0,39}$"
 
 
@@ -123,6 +123,11 @@ class Composition:
         """Return the spaces of its modalities, each once, in order: the parts of a fused vector."""
         return tuple(dict.fromkeys(modality.space for modality in self.modalities))
 
+    @property
+    def optional(self) -> frozenset[str]:
+        """Return the spaces that a picture may have no vector in."""
+        return frozenset({CAPTIONS_SPACE}) & set(self.spaces)
+
     def modality(self, name: str) -> Modality:
         """Return one modality by its name.
 
@@ -175,18 +180,18 @@ def choose_composition(name: str, own: Mapping[str, CompositionSettings], profil
 
 def takes_words(space: str, profile: Profile) -> bool:
     """Return whether words can be compared with pictures in a space: all but those of image models without a text tower."""
-    return space == _CAPTIONS or space not in profile.direct or profile.direct[space].startswith("open_clip:")
+    return space == CAPTIONS_SPACE or space not in profile.direct or profile.direct[space].startswith("open_clip:")
 
 
 def _default_modalities(profile: Profile) -> tuple[Modality, ...]:
     joint = [space for space in profile.spaces if takes_words(space, profile)]
     targets = [Modality(f"{space}-picture", space, Role.TARGET) for space in joint or profile.spaces]
     words = [Modality(f"{space}-words", space, Role.AUXILIARY) for space in joint]
-    return (*targets, *words, Modality(_CAPTIONS, _CAPTIONS, Role.AUXILIARY))
+    return (*targets, *words, Modality(CAPTIONS_SPACE, CAPTIONS_SPACE, Role.AUXILIARY))
 
 
 def _check(name: str, modalities: tuple[Modality, ...], weights: Mapping[str, float], profile: Profile) -> None:
-    spaces = (*profile.spaces, _CAPTIONS)
+    spaces = (*profile.spaces, CAPTIONS_SPACE)
     for modality in modalities:
         where = f"the modality {modality.name!r} of the composition {name!r}"
         if modality.space not in spaces:
@@ -194,7 +199,7 @@ def _check(name: str, modalities: tuple[Modality, ...], weights: Mapping[str, fl
                 f"{where} is the space {modality.space!r}, which the profile {profile.name!r} does not have",
                 hint=f"it has {', '.join(spaces)}; `[profiles.NAME] direct` adds a space",
             )
-        if modality.role is Role.TARGET and modality.space == _CAPTIONS:
+        if modality.role is Role.TARGET and modality.space == CAPTIONS_SPACE:
             raise ConfigurationError(
                 f"{where} is a target, but captions are compared with words alone", hint="set role = 'auxiliary'"
             )

@@ -16,10 +16,12 @@ from itertools import islice
 from typing import TYPE_CHECKING, Final, Protocol
 
 from lodestone.catalog.unsettled_swaps import retained_collections
+from lodestone.config.compositions import all_compositions
 from lodestone.errors import CollectionDamagedError, EmbeddingsDamagedError
 from lodestone.indexing.faults import Faults
 from lodestone.indexing.progress import Meter, Progress, ProgressEvent, RunStage, silent
 from lodestone.indexing.resources import StoredHome
+from lodestone.indexing.sync.fused_target import fused_targets, is_fused
 from lodestone.indexing.sync.loaders import GroupLoader, LoaderFactory
 from lodestone.indexing.sync.loading import IN_FLIGHT, load
 from lodestone.indexing.sync.targets import CaptionTarget, SpaceTarget, Target
@@ -180,6 +182,9 @@ def _sync(resources: SyncResources, how: _Loading, *, build: bool) -> SyncReport
             progress(ProgressEvent(RunStage.PROMOTE, detail=target.collection))
             if target.promoted and before.get(target.alias) != target.collection:
                 resources.store.set_alias(target.alias, target.collection)
+        for alias in before:
+            if is_fused(alias) and all(target.alias != alias for target in targets):
+                resources.store.drop_alias(alias)  # the settings no longer want it, or the collection became small
         dropped = _drop_retired(resources, targets, keep=set(before.values()) | retained_collections(resources.catalog))
         _drop_dangling(resources.store)
     tags_damage = mend(resources.catalog, resources.store)
@@ -198,15 +203,20 @@ def make_targets(resources: SyncResources) -> list[Target]:
     extra = resources.extra_backbones() if standby_projections else []
     parts = SliceParts.of([*resources.backbones(), *extra], resources.text_encoder)
     embeddings, catalog = resources.embeddings, resources.catalog
-    targets: list[Target] = [
-        SpaceTarget(catalog=catalog, embeddings=embeddings, parts=parts, projection=projection)
-        for projection in resources.projections().values()
-    ]
+    spaces = {
+        name: SpaceTarget(catalog=catalog, embeddings=embeddings, parts=parts, projection=projection)
+        for name, projection in resources.projections().items()
+    }
+    captions = CaptionTarget(catalog=catalog, embeddings=embeddings, parts=parts, encoder=resources.text_encoder)
+    targets: list[Target] = list(spaces.values())
     targets += [
         SpaceTarget(catalog=catalog, embeddings=embeddings, parts=parts, projection=projection, promoted=False)
         for projection in standby_projections.values()
     ]
-    return [*targets, CaptionTarget(catalog=catalog, embeddings=embeddings, parts=parts, encoder=resources.text_encoder)]
+    compositions = all_compositions(resources.settings.compositions, resources.profile)
+    store = resources.settings.store
+    fused = fused_targets(list(compositions.values()), spaces, captions, store, existing=resources.store.aliases())
+    return [*targets, captions, *fused]
 
 
 def rebuild_empty(resources: SyncResources, target: Target) -> None:
@@ -335,7 +345,7 @@ def _drop_retired(resources: SyncResources, targets: Iterable[Target], *, keep: 
     dropped: list[str] = []
     for name in resources.store.collections():
         alias = name.rpartition("-")[0]
-        if alias in current and name != current[alias] and name not in keep:
+        if (alias in current or is_fused(name)) and name != current.get(alias) and name not in keep:
             resources.store.drop(name)
             resources.catalog.forget_loads(name)
             dropped.append(name)

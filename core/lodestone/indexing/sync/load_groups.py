@@ -33,6 +33,7 @@ class PlannedSlice:
         payloads: Filter fields of each of them (n).
         captions: Ids of the captions that these pictures have; None in a collection with one point per picture.
         cleared: Pictures whose older points are removed before the new ones are written, because there may be fewer now.
+        described: Ids of the captions of these pictures, in a collection of one point per picture that is made of them too.
     """
 
     slice_id: str
@@ -41,6 +42,7 @@ class PlannedSlice:
     payloads: Sequence[Payload]
     captions: frozenset[str] | None = None
     cleared: Sequence[str] = ()
+    described: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,255 @@
+"""Joint search: the pictures of the highest joint similarity with a composed query (MUST, algorithm 2).
+
+Where there is a fused collection, one search of it answers a query of any weights: its HNSW graph takes the place of MUST's own
+proximity graph. Where there is none, each space is searched for candidates, and the union of them is scored in every space.
+Either way the scores that are returned are those of `joint.scores`, computed from the pictures' own vectors.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import combinations
+from typing import Final, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from lodestone.composed.fused import FusedLayout, FusedSpace, fused_alias, narrowed, summed, weights_of
+from lodestone.composed.joint import JointPart, Rows, part_scores, scores
+from lodestone.config.compositions import CAPTIONS_SPACE, Composition
+from lodestone.errors import InvalidRequestError, UnknownNameError
+from lodestone.store.base import Filter, HasId, MatchAny, VectorQuery, VectorStore
+from lodestone.store.checks import MAX_LIMIT
+from lodestone_schemas.collections import HOLDS
+
+MOST_RESULTS: Final = 1_000
+_CANDIDATES: Final = 1_024  # of each space, at least, where there is no fused collection
+_A_RESULT: Final = 16  # and so many for each wanted result
+_DEEPER: Final = 8  # times as many in each further round of an exact search
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class JointRanking:
+    """Result of a joint search, best first; equal scores by ascending id.
+
+    Attributes:
+        ids: The pictures (k).
+        scores: (k,) float64, their joint similarities.
+        similarities: (k, parts) float64, the similarity of each part, in the order of the query's parts; NaN where a picture
+            has no vector.
+        through: How they were found: by the fused collection or by the spaces' own.
+    """
+
+    ids: tuple[str, ...]
+    scores: NDArray[np.float64]
+    similarities: NDArray[np.float64]
+    through: Literal["fused", "spaces"]
+
+    def __len__(self) -> int:
+        return len(self.ids)
+
+
+class JointSearch:
+    """Searches a store for composed queries. Blocking; safe to call from several threads.
+
+    Args:
+        store: Holds the collections of the spaces and the fused ones.
+    """
+
+    def __init__(self, store: VectorStore) -> None:
+        self._store = store
+        self._dims: dict[str, int] = {}
+
+    def search(
+        self,
+        parts: Sequence[JointPart],
+        k: int,
+        *,
+        composition: Composition,
+        aliases: Mapping[str, str],
+        filter_: Filter | None = None,
+        exact: bool = False,
+        ef: int | None = None,
+    ) -> JointRanking:
+        """Return the `k` pictures of the highest joint similarity.
+
+        Args:
+            parts: The parts of the query, at least one of weight above 0; vectors of the versions that `aliases` name.
+            k: Most pictures to return, 1 to 1,000.
+            composition: The composition whose fused collection may be used.
+            aliases: Aliases as they were when the query began: space -> collection.
+            filter_: Restricts the pictures; None for all.
+            exact: Compare with every picture instead of searching graphs.
+            ef: Size of the candidate list of a graph search; None for the collection's own.
+
+        Raises:
+            InvalidRequestError: no part has a weight above 0, a part has another length than its space, or k is out of range.
+            UnknownNameError: a part is in a space that is not indexed.
+            StoreError: the store failed.
+        """
+        if not 1 <= k <= MOST_RESULTS:
+            raise InvalidRequestError(f"{k} results were asked for", hint=f"ask for 1 to {MOST_RESULTS:,}")
+        wanted = weights_of(parts)
+        summed(parts)  # refuses what has no weight
+        for space in wanted:
+            if space not in aliases:
+                raise UnknownNameError.among("space", space, sorted(aliases))
+        layout = self.layout(composition, aliases)
+        if layout is not None and layout.covers(wanted):
+            return self._through_fused(parts, k, layout, filter_, exact=exact, ef=ef)
+        return self._through_spaces(parts, k, aliases, filter_, exact=exact, ef=ef)
+
+    def layout(self, composition: Composition, aliases: Mapping[str, str]) -> FusedLayout | None:
+        """Return the layout of the composition's fused collection; None if there is none of the versions that are searched."""
+        alias = fused_alias(composition.name)
+        if alias not in aliases or any(space not in aliases for space in composition.spaces):
+            return None
+        spaces = [
+            FusedSpace(name, aliases[name], self._dim(aliases[name]), name in composition.optional)
+            for name in composition.spaces
+        ]
+        layout = FusedLayout(composition.name, tuple(spaces))
+        return layout if layout.collection == aliases[alias] else None
+
+    def _dim(self, collection: str) -> int:
+        if collection not in self._dims:
+            self._dims[collection] = self._store.info(collection).dim
+        return self._dims[collection]
+
+    def _through_fused(
+        self, parts: Sequence[JointPart], k: int, layout: FusedLayout, filter_: Filter | None, *, exact: bool, ef: int | None
+    ) -> JointRanking:
+        asked, presences = layout.asked(parts), list(layout.presences(parts))
+        queries = [
+            VectorQuery(asked, k, filter=narrowed(filter_, presence.condition), exact=exact, ef=ef) for presence in presences
+        ]
+        found: dict[str, float] = {}
+        for presence, answer in zip(presences, self._store.search(layout.collection, queries), strict=True):
+            found |= zip(answer.ids, (answer.scores / presence.weight).tolist(), strict=True)
+        best = sorted(found, key=lambda image_id: (-found[image_id], image_id))[:k]
+        points = self._store.retrieve(layout.collection, best)
+        return ranking(
+            parts, points.ids, layout.split(points.vectors, [payload[HOLDS] for payload in points.payloads]), "fused"
+        )
+
+    def _through_spaces(
+        self,
+        parts: Sequence[JointPart],
+        k: int,
+        aliases: Mapping[str, str],
+        filter_: Filter | None,
+        *,
+        exact: bool,
+        ef: int | None,
+    ) -> JointRanking:
+        asked = {space: vector.astype(np.float32) for space, vector in summed(parts).items()}
+        weights = weights_of(parts)
+        limit = max(_CANDIDATES, _A_RESULT * k)
+        while True:
+            limit = min(limit, MAX_LIMIT)
+            union: set[str] = set()
+            lasts: dict[str, float] = {}  # the best that a picture outside the union can have in a space
+            for space, vector in asked.items():
+                query = VectorQuery(vector, limit, filter=filter_, exact=exact, ef=ef, with_payload=space == CAPTIONS_SPACE)
+                (answer,) = self._store.search(aliases[space], [query])
+                found = [str(one["image"]) for one in answer.payloads] if space == CAPTIONS_SPACE else answer.ids
+                union.update(found)
+                if len(answer) == limit:
+                    lasts[space] = float(answer.scores[-1])
+            ids = sorted(union)
+            totals = self._totals(ids, asked, weights, aliases)
+            best = sorted(range(len(ids)), key=lambda row: (-totals[row], ids[row]))[:k]
+            worst = totals[best[-1]] if len(best) == k else -np.inf
+            if not exact or limit == MAX_LIMIT or worst >= _most_outside(lasts, weights):
+                break
+            limit *= _DEEPER
+        chosen = [ids[row] for row in best]
+        return ranking(parts, chosen, {space: self._vectors(space, aliases[space], chosen) for space in asked}, "spaces")
+
+    def _totals(
+        self, ids: list[str], asked: Mapping[str, Rows], weights: Mapping[str, float], aliases: Mapping[str, str]
+    ) -> NDArray[np.float64]:
+        """Return the joint similarities of some pictures, (len(ids),) float64."""
+        total, present = np.zeros(len(ids)), np.zeros(len(ids))
+        if not ids:
+            return total
+        row_of = {image_id: row for row, image_id in enumerate(ids)}
+        for space, vector in asked.items():
+            if space == CAPTIONS_SPACE:
+                products = self._vectors(space, aliases[space], ids) @ vector
+                rows = np.flatnonzero(~np.isnan(products))
+                products = products[rows]
+            else:
+                query = VectorQuery(vector, len(ids), filter=Filter((HasId(tuple(ids)),)), exact=True)
+                (answer,) = self._store.search(aliases[space], [query])
+                rows, products = np.array([row_of[one] for one in answer.ids], np.intp), answer.scores
+            total[rows] += products
+            present[rows] += weights[space]
+        return total / np.maximum(present, np.finfo(float).tiny)
+
+    def _vectors(self, space: str, collection: str, ids: Sequence[str]) -> Rows:
+        """Return the vectors of pictures in one space, (len(ids), dim) float32, NaN where there is none.
+
+        The vector of a picture's captions is their mean, normalised.
+        """
+        rows = np.full((len(ids), self._dim(collection)), np.nan, np.float32)
+        row_of = {image_id: row for row, image_id in enumerate(ids)}
+        if not ids:
+            return rows
+        if space != CAPTIONS_SPACE:
+            points = self._store.retrieve(collection, ids, with_payload=False)
+            rows[[row_of[image_id] for image_id in points.ids]] = points.vectors
+            return rows
+        for batch in self._store.scroll(collection, Filter((MatchAny("image", tuple(ids)),)), batch_size=_CANDIDATES):
+            owners = [row_of[str(payload["image"])] for payload in batch.payloads]
+            rows[owners] = np.nan_to_num(rows[owners])
+            np.add.at(rows, owners, batch.vectors)
+        return normalised(rows)
+
+
+def ranking(
+    parts: Sequence[JointPart], ids: Sequence[str], vectors: Mapping[str, Rows], through: Literal["fused", "spaces"]
+) -> JointRanking:
+    """Return pictures in the order of their joint similarities, computed from their vectors.
+
+    Args:
+        parts: The parts of the query.
+        ids: The pictures (n).
+        vectors: Space -> (n, dim) float32, for every space with a part of weight above 0; NaN rows where a picture has none.
+        through: How they were found.
+    """
+    similarities = np.full((len(ids), len(parts)), np.nan)
+    if not ids:
+        return JointRanking((), np.empty(0), similarities, through)
+    columns = [column for column, part in enumerate(parts) if part.space in vectors]
+    similarities[:, columns] = part_scores([parts[column] for column in columns], vectors)
+    joint = scores(parts, vectors)
+    order = sorted(range(len(ids)), key=lambda row: (-joint[row], ids[row]))
+    return JointRanking(tuple(ids[row] for row in order), joint[order], similarities[order], through)
+
+
+def normalised(rows: Rows) -> Rows:
+    """Return rows of length 1; NaN rows and zeros as they are."""
+    lengths = np.linalg.norm(rows, axis=1, keepdims=True)
+    return np.divide(rows, lengths, out=rows.copy(), where=lengths > 0)
+
+
+def _most_outside(lasts: Mapping[str, float], weights: Mapping[str, float]) -> float:
+    """Return the highest joint similarity that a picture outside of all lists can have.
+
+    Args:
+        lasts: Space -> last score of its list, of the spaces that have more pictures than their list.
+        weights: Space -> weight of its parts.
+    """
+    required = [space for space in weights if space != CAPTIONS_SPACE]
+    if any(space not in lasts for space in required) or not lasts:
+        return -np.inf  # a list is complete, and every picture is in it
+    optional = [space for space in lasts if space not in required]
+    most = -np.inf
+    for number in range(len(optional) + 1):
+        for held in combinations(optional, number):
+            spaces = [*required, *held]
+            if spaces:
+                most = max(most, sum(lasts[space] for space in spaces) / sum(weights[space] for space in spaces))
+    return most

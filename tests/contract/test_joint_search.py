@@ -1,0 +1,166 @@
+"""Joint search on both stores: scores and order are those of the definition, whatever a picture or a query lacks."""
+
+import uuid
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from lodestone.composed.fused import FusedLayout, FusedSpace
+from lodestone.composed.joint import JointPart, scores
+from lodestone.composed.search import JointSearch
+from lodestone.config.compositions import Composition, Modality, Role
+from lodestone.errors import InvalidRequestError, UnknownNameError
+from lodestone.store.base import Filter, MatchAny, PointBatch, VectorStore
+from lodestone_schemas.collections import CAPTION_FIELDS, FUSED_FIELDS, HOLDS, CollectionSpec
+
+Rows = NDArray[np.float32]
+DIMS = {"bridge": 24, "labels": 16, "captions": 12}
+COMPOSITION = Composition(
+    "default",
+    (
+        Modality("bridge-picture", "bridge", Role.TARGET),
+        Modality("labels-picture", "labels", Role.TARGET),
+        Modality("bridge-words", "bridge", Role.AUXILIARY),
+        Modality("captions", "captions", Role.AUXILIARY),
+    ),
+    {},
+)
+LAYOUT = FusedLayout("default", tuple(FusedSpace(name, f"{name}-v1", dim, name == "captions") for name, dim in DIMS.items()))
+SPACES = {name: f"{name}-v1" for name in DIMS}
+
+
+def unit(rows: NDArray[np.float64]) -> Rows:
+    return (rows / np.linalg.norm(rows, axis=-1, keepdims=True)).astype(np.float32)
+
+
+@dataclass(frozen=True)
+class Pictures:
+    """Pictures of two directories; a third of them has no caption."""
+
+    ids: list[str]
+    vectors: Mapping[str, Rows]
+    roots: list[str]
+
+    def best(self, parts: list[JointPart], k: int, rows: NDArray[np.intp]) -> list[str]:
+        joint = scores(parts, {space: vectors[rows] for space, vectors in self.vectors.items()})
+        kept = [row for row in range(len(rows)) if not np.isnan(joint[row])]
+        return [self.ids[rows[row]] for row in sorted(kept, key=lambda row: (-joint[row], self.ids[rows[row]]))[:k]]
+
+
+@pytest.fixture(scope="module")
+def pictures() -> Pictures:
+    rng = np.random.default_rng(5)
+    count = 300
+    ids = [str(uuid.UUID(int=int.from_bytes(rng.bytes(16), "big"))) for _ in range(count)]
+    vectors = {name: unit(rng.standard_normal((count, dim))) for name, dim in DIMS.items()}
+    vectors["captions"][rng.random(count) < 1 / 3] = np.nan
+    return Pictures(ids, vectors, [f"root{number % 2}" for number in range(count)])
+
+
+def fill(store: VectorStore, pictures: Pictures, *, fused: bool) -> dict[str, str]:
+    payloads = [{"corpus": "c", "root": root, "folders": [""]} for root in pictures.roots]
+    for name in ("bridge", "labels"):
+        store.create(CollectionSpec(SPACES[name], DIMS[name]))
+        store.upsert(SPACES[name], PointBatch(pictures.ids, pictures.vectors[name], payloads))
+    store.create(CollectionSpec(SPACES["captions"], DIMS["captions"], fields=CAPTION_FIELDS))
+    rows = np.flatnonzero(~np.isnan(pictures.vectors["captions"][:, 0]))
+    captions = [{**payloads[row], "image": pictures.ids[row], "source": "table"} for row in rows]
+    points = [str(uuid.UUID(int=int(row) + 1)) for row in rows]
+    store.upsert(SPACES["captions"], PointBatch(points, pictures.vectors["captions"][rows], captions))
+    if not fused:
+        return dict(SPACES)
+    store.create(CollectionSpec(LAYOUT.collection, LAYOUT.dim, fields=FUSED_FIELDS))
+    holds = LAYOUT.holds(pictures.vectors)
+    with_holds = [{**payload, HOLDS: held} for payload, held in zip(payloads, holds, strict=True)]
+    store.upsert(LAYOUT.collection, PointBatch(pictures.ids, LAYOUT.join(pictures.vectors), with_holds))
+    return {**SPACES, LAYOUT.alias: LAYOUT.collection}
+
+
+def question(rng: np.random.Generator) -> list[JointPart]:
+    """Some parts with random weights: often one of them is 0, and sometimes a part is one to avoid."""
+    spaces = rng.choice(["bridge", "labels", "bridge", "captions"], size=rng.integers(1, 5))
+    weights = rng.random(len(spaces)) * (rng.random(len(spaces)) < 0.8)
+    weights[rng.integers(len(weights))] = rng.uniform(0.05, 1)
+    signs = np.where(rng.random(len(spaces)) < 0.2, -1, 1)
+    return [
+        JointPart(f"{space}{number}", str(space), sign * unit(rng.standard_normal(DIMS[space])), float(weight))
+        for number, (space, weight, sign) in enumerate(zip(spaces, weights, signs, strict=True))
+    ]
+
+
+@pytest.mark.parametrize("fused", [True, False])
+def test_scores_and_order_are_those_of_the_definition_for_any_weights(
+    store: VectorStore, pictures: Pictures, fused: bool
+) -> None:
+    aliases, rng, every = fill(store, pictures, fused=fused), np.random.default_rng(9), np.arange(len(pictures.ids))
+    search = JointSearch(store)
+    row_of = {image_id: row for row, image_id in enumerate(pictures.ids)}
+    for _ in range(25):
+        parts = question(rng)
+        found = search.search(parts, 20, composition=COMPOSITION, aliases=aliases, exact=True)
+        assert found.through == ("fused" if fused else "spaces")
+        assert list(found.ids) == pictures.best(parts, 20, every)
+        rows = [row_of[image_id] for image_id in found.ids]
+        chosen = {space: vectors[rows] for space, vectors in pictures.vectors.items()}
+        np.testing.assert_allclose(found.scores, scores(parts, chosen), atol=1e-5)
+        for number, part in enumerate(parts):
+            if part.weight > 0:
+                np.testing.assert_allclose(found.similarities[:, number], chosen[part.space] @ part.vector, atol=1e-5)
+
+
+@pytest.mark.parametrize("fused", [True, False])
+def test_a_filter_restricts_the_pictures(store: VectorStore, pictures: Pictures, fused: bool) -> None:
+    aliases, rng = fill(store, pictures, fused=fused), np.random.default_rng(3)
+    rows = np.flatnonzero(np.array(pictures.roots) == "root1")
+    parts = [
+        JointPart("picture", "bridge", unit(rng.standard_normal(24)), 0.4),
+        JointPart("captions", "captions", unit(rng.standard_normal(12)), 0.6),
+    ]
+    filter_ = Filter((MatchAny("root", ("root1",)),))
+    found = JointSearch(store).search(parts, 10, composition=COMPOSITION, aliases=aliases, filter_=filter_, exact=True)
+    assert list(found.ids) == pictures.best(parts, 10, rows)
+
+
+def test_an_uncaptioned_picture_does_not_fall_behind_one_whose_caption_says_something_else(store: VectorStore) -> None:
+    ids = [str(uuid.UUID(int=number + 1)) for number in range(2)]
+    east, north = np.eye(24, dtype=np.float32)[:2]
+    words = np.eye(12, dtype=np.float32)
+    vectors = {
+        "bridge": np.stack([east, unit(east + 0.5 * north)]),
+        "labels": np.eye(16, dtype=np.float32)[:2],
+        "captions": np.stack([np.full(12, np.nan, np.float32), words[1]]),
+    }
+    aliases = fill(store, Pictures(ids, vectors, ["r", "r"]), fused=True)
+    parts = [JointPart("picture", "bridge", east, 0.5), JointPart("captions", "captions", words[0], 0.5)]
+    found = JointSearch(store).search(parts, 2, composition=COMPOSITION, aliases=aliases)
+    assert found.ids == (ids[0], ids[1])
+    assert found.scores[0] == pytest.approx(1)
+    assert np.isnan(found.similarities[0, 1])
+
+
+def test_fused_vectors_of_other_versions_are_not_searched(store: VectorStore, pictures: Pictures) -> None:
+    aliases = fill(store, pictures, fused=True)
+    aliases["labels"] = "bridge-v1"  # as when the space was swapped and the fused collection is not loaded yet
+    part = JointPart("picture", "bridge", pictures.vectors["bridge"][7], 1.0)
+    found = JointSearch(store).search([part], 3, composition=COMPOSITION, aliases=aliases)
+    assert (found.through, found.ids[0]) == ("spaces", pictures.ids[7])
+
+
+def test_what_cannot_be_asked_is_refused(store: VectorStore, pictures: Pictures) -> None:
+    aliases = fill(store, pictures, fused=True)
+    search, vector = JointSearch(store), pictures.vectors["bridge"][0]
+
+    def ask(*parts: JointPart, k: int = 3) -> None:
+        search.search(list(parts), k, composition=COMPOSITION, aliases=aliases)
+
+    with pytest.raises(InvalidRequestError, match="no part of the query has a weight above 0"):
+        ask(JointPart("picture", "bridge", vector, 0))
+    with pytest.raises(UnknownNameError, match="faces"):
+        ask(JointPart("face", "faces", vector, 1))
+    with pytest.raises(InvalidRequestError, match="'labels' has 24 numbers; its vectors have 16"):
+        ask(JointPart("picture", "labels", vector, 1))
+    with pytest.raises(InvalidRequestError, match="0 results"):
+        ask(JointPart("picture", "bridge", vector, 1), k=0)
