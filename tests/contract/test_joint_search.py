@@ -10,10 +10,10 @@ from numpy.typing import NDArray
 
 from lodestone.composed.fused import FusedLayout, FusedSpace
 from lodestone.composed.joint import JointPart, scores
-from lodestone.composed.search import JointSearch
+from lodestone.composed.search import FUSED_EF, JointSearch
 from lodestone.config.compositions import Composition, Modality, Role
 from lodestone.errors import InvalidRequestError, UnknownNameError
-from lodestone.store.base import Filter, MatchAny, PointBatch, VectorStore
+from lodestone.store.base import Filter, MatchAny, PointBatch, VectorQuery, VectorStore
 from lodestone_schemas.collections import CAPTION_FIELDS, FUSED_FIELDS, HOLDS, CollectionSpec
 
 Rows = NDArray[np.float32]
@@ -164,3 +164,59 @@ def test_what_cannot_be_asked_is_refused(store: VectorStore, pictures: Pictures)
         ask(JointPart("picture", "labels", vector, 1))
     with pytest.raises(InvalidRequestError, match="0 results"):
         ask(JointPart("picture", "bridge", vector, 1), k=0)
+
+
+@pytest.mark.slow
+def test_a_graph_that_changed_finds_what_a_rebuilt_one_finds(store: VectorStore) -> None:
+    """MUST leaves inserts and deletes open: here a tenth of the pictures goes, and as many others come."""
+    rng, count, dims = np.random.default_rng(17), 20_000, {"bridge": 32, "labels": 32}
+    centres = {name: unit(rng.standard_normal((100, dim))) for name, dim in dims.items()}
+
+    def drawn(rows: int) -> dict[str, Rows]:
+        return {
+            name: unit(centres[name][rng.integers(100, size=rows)] + 0.8 * unit(rng.standard_normal((rows, dim))))
+            for name, dim in dims.items()
+        }
+
+    layout = FusedLayout("default", tuple(FusedSpace(name, f"{name}-v1", dim) for name, dim in dims.items()))
+    ids = [str(uuid.UUID(int=number + 1)) for number in range(count + count // 10)]
+    old, new = drawn(count), drawn(count // 10)
+    every = {name: np.concatenate([old[name], new[name]]) for name in dims}
+    gone = set(rng.choice(count, count // 10, replace=False).tolist())
+    living = np.array([row for row in range(len(ids)) if row not in gone])
+
+    def upsert(name: str, rows: NDArray[np.intp]) -> None:
+        for start in range(0, len(rows), 2_000):
+            some = rows[start : start + 2_000]
+            vectors = layout.join({space: vectors[some] for space, vectors in every.items()})
+            payloads = [{"corpus": "c", HOLDS: []}] * len(some)
+            store.upsert(name, PointBatch([ids[row] for row in some], vectors, payloads))
+
+    spec = CollectionSpec(layout.collection, layout.dim, fields=FUSED_FIELDS)
+    store.create(spec)
+    upsert(layout.collection, np.arange(count))
+    store.build(layout.collection)
+    store.delete(layout.collection, [ids[row] for row in gone])
+    upsert(layout.collection, np.arange(count, len(ids)))
+    store.create(CollectionSpec("rebuilt", layout.dim, fields=FUSED_FIELDS))
+    upsert("rebuilt", living)
+    store.build("rebuilt")
+
+    asked = drawn(60)
+    recalls: dict[str, list[float]] = {layout.collection: [], "rebuilt": []}
+    for weight in (0.0, 0.2, 0.5, 0.9):
+        joint = (
+            weight * asked["bridge"] @ every["bridge"][living].T + (1 - weight) * asked["labels"] @ every["labels"][living].T
+        )
+        for row in range(len(joint)):
+            truth = {ids[living[place]] for place in np.argpartition(-joint[row], 10)[:10]}
+            parts = [
+                JointPart("a", "bridge", asked["bridge"][row], weight),
+                JointPart("b", "labels", asked["labels"][row], 1 - weight),
+            ]
+            for name, recall in recalls.items():
+                (answer,) = store.search(name, [VectorQuery(layout.asked(parts), 10, ef=FUSED_EF)])
+                recall.append(len(truth & set(answer.ids)) / 10)
+    live, rebuilt = (float(np.mean(recall)) for recall in recalls.values())
+    assert live >= rebuilt - 0.01
+    assert live >= 0.98

@@ -24,6 +24,7 @@ from lodestone.store.checks import MAX_LIMIT
 from lodestone_schemas.collections import HOLDS
 
 MOST_RESULTS: Final = 1_000
+FUSED_EF: Final = 256  # candidates in the graph of a fused collection, at least: recall of any weighting (docs/fused-index.md)
 _CANDIDATES: Final = 1_024  # of each space, at least, where there is no fused collection
 _A_RESULT: Final = 16  # and so many for each wanted result
 _DEEPER: Final = 8  # times as many in each further round of an exact search
@@ -81,7 +82,7 @@ class JointSearch:
             aliases: Aliases as they were when the query began: space -> collection.
             filter_: Restricts the pictures; None for all.
             exact: Compare with every picture instead of searching graphs.
-            ef: Size of the candidate list of a graph search; None for the collection's own.
+            ef: Size of the candidate list of a graph search; None for `FUSED_EF`, and in the spaces their collections' own.
 
         Raises:
             InvalidRequestError: no part has a weight above 0, a part has another length than its space, or k is out of range.
@@ -122,7 +123,8 @@ class JointSearch:
     ) -> JointRanking:
         asked, presences = layout.asked(parts), list(layout.presences(parts))
         queries = [
-            VectorQuery(asked, k, filter=narrowed(filter_, presence.condition), exact=exact, ef=ef) for presence in presences
+            VectorQuery(asked, k, filter=narrowed(filter_, presence.condition), exact=exact, ef=ef or max(FUSED_EF, k))
+            for presence in presences
         ]
         found: dict[str, float] = {}
         for presence, answer in zip(presences, self._store.search(layout.collection, queries), strict=True):
