@@ -21,6 +21,7 @@ BENCHMARKS: Final[Mapping[str, str]] = {
     "peer_loop": "benchmarks.indexing.peer_loop",
     "planner": "benchmarks.indexing.planner",
     "unchanged": "benchmarks.indexing.unchanged",
+    "composed_search": "benchmarks.query.composed_search",
     "large_collection": "benchmarks.query.large_collection",
     "outliers": "benchmarks.query.outliers",
     "query_latency": "benchmarks.query.query_latency",

@@ -66,6 +66,7 @@ def parts(scratch: Path) -> tuple[Part, ...]:
         Part("The planner's prediction beside a run", "planner", (*index, "--pictures", "3000")),
         Part("Memory of the index job", "index_throughput", (*index, "--memory", "1000", "10000")),
         Part("A warm query in this process", "query_latency"),
+        Part("Composed queries in one fused graph and by other methods", "composed_search"),
         Part("A warm query through the service", "serve_latency"),
         Part("Sixteen clients, beside the smallest server that could be written", "service_peer"),
         Part("What Serve's hops add, as one deployment and as a graph", "graph_overhead"),
