@@ -128,20 +128,26 @@ def _prepare(catalog: Catalog, corpus: str, seed: int) -> tuple[SliceRecord, lis
     pasts = [draw.choice([ImageState.PENDING, ImageState.ACTIVE, ImageState.FAILED]) for _ in images]
     catalog.update_images(
         [
-            replace(image, slice_id=planned.slice_id, state=state, taken_at=draw.choice([None, 5]), metadata_version=draw.choice([0, 2]))
+            replace(
+                image,
+                slice_id=planned.slice_id,
+                state=state,
+                taken_at=draw.choice([None, 5]),
+                metadata_version=draw.choice([0, 2]),
+            )
             for image, state in zip(images, pasts, strict=True)
         ]
     )
     # A tombstone is of a picture that was embedded, and failed or went since.
     known = catalog.images([image.image_id for image in images])
-    catalog.update_images(
-        [replace(known[image.image_id], state=ImageState.FAILED) for image in images if draw.random() < 0.2]
-    )
+    catalog.update_images([replace(known[image.image_id], state=ImageState.FAILED) for image in images if draw.random() < 0.2])
     some = [image for image in images if draw.random() < 0.4]
     catalog.set_captions(
         {i.image_id: [CaptionRecord(i.image_id, draw.choice(["xmp", "table"]), "old")] for i in some}, sources=None
     )
-    catalog.add_failures([Failure(run, root.root_id, i.uri, "gone_wrong", "…", i.image_id) for i in images if draw.random() < 0.3])
+    catalog.add_failures(
+        [Failure(run, root.root_id, i.uri, "gone_wrong", "…", i.image_id) for i in images if draw.random() < 0.3]
+    )
     catalog.add_tags([TagRecord.new(i.image_id, "red", "user") for i in images if draw.random() < 0.4])
     catalog.tags_delivered(catalog.tag_outbox())
     catalog.begin_loading("bridge-1", [planned.slice_id])

@@ -91,10 +91,13 @@ def meta_table(rows: Sequence[Mapping[str, Any]], *, metadata: Mapping[str, str]
     Raises:
         ValueError: a row has a name that `META_SCHEMA` does not have.
     """
-    unknown = {name for row in rows for name in row} - set(META_SCHEMA.names)
-    if unknown:
+    given = set[str]().union(*rows)
+    if unknown := given - set(META_SCHEMA.names):
         raise ValueError(f"unknown columns {sorted(unknown)}; expected some of {META_SCHEMA.names}")
-    columns = [pa.array([row.get(field.name) for row in rows], field.type) for field in META_SCHEMA]
+    columns = [
+        pa.array([row.get(field.name) for row in rows], field.type) if field.name in given else pa.nulls(len(rows), field.type)
+        for field in META_SCHEMA
+    ]
     return pa.Table.from_arrays(columns, schema=META_SCHEMA.with_metadata(dict(metadata or {})))
 
 

@@ -1,7 +1,8 @@
 """Connections and transactions of the catalog, with retries when processes write at once or the server restarts.
 
 SQLite: write-ahead log, waits of up to 30 s, foreign keys on; a writing transaction takes the write lock at its start (BEGIN
-IMMEDIATE), so that it waits for the lock at the start instead of failing half way.
+IMMEDIATE), so that it waits for the lock at the start instead of failing half way. Its commit waits for the disk, except where
+what it writes can be made again (`awaits_disk`).
 
 PostgreSQL: a writing transaction is serialisable, so that the same code loses no update there either; a transaction that
 conflicts with another is run again. If the server restarts or a connection is lost, retries go on for a minute: a statement
@@ -15,6 +16,7 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 from urllib.parse import quote
@@ -47,6 +49,7 @@ _POSTGRES = {
     "tcp_user_timeout": 50_000,
 }
 _WRITES = "lodestone_writes"
+_FULL, _NORMAL = "FULL", "NORMAL"  # whether SQLite waits for the disk at every commit, or at checkpoints only
 
 
 def make_engine(location: str | Path, *, connections: int = MOST_CONNECTIONS) -> Engine:
@@ -119,8 +122,14 @@ def _prepare_sqlite(raw: Any, _record: Any) -> None:  # noqa: ANN401 (a DBAPI co
 
 
 def _begin_sqlite(connection: Connection) -> None:
-    writes = connection.get_execution_options().get(_WRITES, False)
-    connection.exec_driver_sql("BEGIN IMMEDIATE" if writes else "BEGIN")
+    synchronous = connection.get_execution_options().get(_WRITES)
+    if synchronous is None:
+        connection.exec_driver_sql("BEGIN")
+        return
+    connection.exec_driver_sql(
+        f"PRAGMA synchronous={synchronous}"
+    )  # of this connection, until its next transaction that writes
+    connection.exec_driver_sql("BEGIN IMMEDIATE")
 
 
 def _is_locked(error: BaseException) -> bool:
@@ -239,11 +248,24 @@ class CatalogBase:
             return patiently(read_snapshot, seconds=_SERVER_SECONDS)
 
     def _write(
-        self, change: Callable[[Connection], _T], *, attempt: Callable[[Callable[[Connection], _T]], _T] | None = None
+        self,
+        change: Callable[[Connection], _T],
+        *,
+        attempt: Callable[[Callable[[Connection], _T]], _T] | None = None,
+        awaits_disk: bool = True,
     ) -> _T:
-        """Run `change` in one transaction, and again from its start after a conflict with another writer or a lost server."""
+        """Run `change` in one transaction, and again from its start after a conflict with another writer or a lost server.
+
+        Args:
+            change: Makes the change.
+            attempt: Runs it in a transaction; None for the database's way.
+            awaits_disk: False for what can be made again: an SQLite file then does not wait for the disk. Such a transaction
+                survives kill -9. A power cut may take it back with all that followed it, up to the next one that waits, never
+                in part and never out of order. A server always waits, because it may crash alone.
+        """
         if attempt is None:
-            attempt = Once(self._engine).attempt if self._engine.dialect.name == "postgresql" else self._attempt
+            once = self._engine.dialect.name == "postgresql"
+            attempt = Once(self._engine).attempt if once else partial(self._attempt, awaits_disk=awaits_disk)
         retrying = Retrying(
             retry=retry_if_exception(lambda error: any(test(error) for test in _TRANSIENT)),
             stop=_stop,
@@ -254,10 +276,11 @@ class CatalogBase:
             result: _T = retrying(attempt, change)
             return result
 
-    def _attempt(self, change: Callable[[Connection], _T]) -> _T:
+    def _attempt(self, change: Callable[[Connection], _T], *, awaits_disk: bool = True) -> _T:
         if self._refusal is not None:
             raise self._refusal
-        with self._engine.connect().execution_options(**{_WRITES: True}) as connection, connection.begin():
+        options = {_WRITES: _FULL if awaits_disk else _NORMAL}
+        with self._engine.connect().execution_options(**options) as connection, connection.begin():
             return change(connection)
 
     def ping(self) -> None:

@@ -66,7 +66,9 @@ def update_rows(
     if connection.dialect.name == "postgresql":
         kinds = tuple(_postgres_type(column) for column in (key, *columns))
         for chunk in chunks(rows, _MOST_VALUES):
-            connection.exec_driver_sql(_update_of_arrays(key.table.name, names, kinds), tuple(map(list, zip(*chunk, strict=True))))
+            connection.exec_driver_sql(
+                _update_of_arrays(key.table.name, names, kinds), tuple(map(list, zip(*chunk, strict=True)))
+            )
         return
     for chunk in chunks(rows, _MOST_VALUES // width):
         statement = _update_of_values(key.table.name, names, len(chunk))

@@ -1,7 +1,8 @@
 """Attempts to embed slices: the worker, the outcome and the receipts of each.
 
-An attempt is recorded when it begins, so that it leaves a trace even if its worker or driver crashes. Attempts are numbered
-from 1 over all runs, by the catalog and not by a clock.
+An attempt is recorded when it begins, so that it leaves a trace even if its worker or driver crashes. (If their machine loses
+power, SQLite may forget the last ones: nothing waits for the disk here.) Attempts are numbered from 1 over all runs, by the
+catalog and not by a clock.
 """
 
 from __future__ import annotations
@@ -73,10 +74,12 @@ class AttemptRows(CatalogBase):
                 )
                 for slice_id in slice_ids
             ]
-            connection.execute(insert(tables.slice_attempts), [asdict(attempt) | {"state": attempt.state.value} for attempt in attempts])
+            connection.execute(
+                insert(tables.slice_attempts), [asdict(attempt) | {"state": attempt.state.value} for attempt in attempts]
+            )
             return attempts
 
-        return self._write(change) if slice_ids else []
+        return self._write(change, awaits_disk=False) if slice_ids else []
 
     def end_attempt(
         self,

@@ -120,6 +120,9 @@ class OutcomeRows(CatalogBase):
     def record_outcome(self, outcome: SliceOutcome, *, sources: Sequence[str]) -> RecordedSlice:
         """Record the outcome of an attempt, all of it or nothing. Idempotent.
 
+        On SQLite it does not wait for the disk: if a power cut takes it back, the slice's files are adopted, as when the driver
+        was killed before.
+
         Pictures that are gone or have left the slice meanwhile are left alone.
 
         Args:
@@ -136,7 +139,7 @@ class OutcomeRows(CatalogBase):
             save_receipts(connection, outcome.receipts)
             return recorded
 
-        return self._write(change)
+        return self._write(change, awaits_disk=False)
 
 
 def _record_pictures(connection: Connection, outcome: SliceOutcome, sources: Sequence[str]) -> RecordedSlice:
@@ -193,9 +196,7 @@ def _set_captions(connection: Connection, fine: Iterable[tuple[_Member, PictureO
 
 def _set_failed(connection: Connection, failed: Sequence[tuple[_Member, PictureOutcome]], run_id: str) -> None:
     for chunk in chunks(member.image_id for member, _ in failed):
-        connection.execute(
-            update(tables.images).where(_IMAGES.image_id.in_(chunk)).values(state=ImageState.FAILED.value)
-        )
+        connection.execute(update(tables.images).where(_IMAGES.image_id.in_(chunk)).values(state=ImageState.FAILED.value))
     failures = [
         Failure(run_id, member.root_id, member.uri, picture.error_code or "", picture.error_message or "", member.image_id)
         for member, picture in failed
