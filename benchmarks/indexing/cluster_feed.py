@@ -5,11 +5,13 @@ of actors, Ray, receipts, `meta` files and the recording of every picture. Two t
 
 - `timed`: an actor finishes its slices at the rate of its GPU, one after the other, writes their `meta` files and does nothing
   else. The figure is what the driver, the pool and Ray can keep up with, since actors share the cores with them here.
+- `unrecorded`: the same with tasks that were made before, and nothing recorded: what is left to the driver by the machine.
 - `pipeline`: actors run the real pipeline over a pretended bucket, GPU and decoder (see feed.py), at a lower rate, because its
   Python needs about a third of a millisecond of a core for each picture.
 
 The busy share is the rate of recorded pictures, divided by that of all GPUs. It is taken over the middle eight tenths of the
-receipts, when all actors are there. The driver's processor time tells at what rate one core of it would be the limit.
+receipts, when all actors are there. The driver's processor time tells at what rate one core of it would be the limit; that of
+the actors and Ray's processes, what they take from the same cores here.
 
     python -m benchmarks.cluster_feed
 """
@@ -22,11 +24,15 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Iterable, Iterator
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import AbstractContextManager, nullcontext, suppress
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import islice
 from pathlib import Path
+from typing import NamedTuple
+
+import psutil
 
 from benchmarks.harness import Benchmark, Figure, Report
 from benchmarks.indexing.feed import Bucket, Latency, NoTexts, PretendedArea, PretendedGpu, PretendedReader, PretendedStages
@@ -50,13 +56,14 @@ from lodestone.indexing.tasks import (
     SliceParts,
     SliceProgressCallback,
     SliceReceipt,
+    SliceRow,
     SliceTask,
     ignore_progress,
     this_worker,
 )
 from lodestone_jobs.embedding import RayExecutor
 
-TIMED, PIPELINE = "slices by the clock", "the real pipeline"
+TIMED, UNRECORDED, PIPELINE = "slices by the clock", "the same, nothing recorded", "the real pipeline"
 _SLICE = 256
 _BATCH = 5_000
 _PICTURE = bytes(64)
@@ -138,16 +145,34 @@ class TimedPipeline:
         return SliceReceipt(task.slice_id, tuple(receipts), embedded=len(rows), worker=this_worker())
 
 
+class Mark(NamedTuple):
+    """Moment of a receipt: seconds on the clock, and seconds of processor time of the driver and of its child processes."""
+
+    clock: float
+    driver: float
+    others: float
+
+
+class Middle(NamedTuple):
+    """Figures of the middle eight tenths: images a second, and milliseconds of processor time a picture."""
+
+    rate: float
+    driver: float
+    others: float
+
+
 class Watched:
-    """An executor that notes when each receipt was taken, and the driver's processor time by then.
+    """An executor that notes the time, and the processor time, at the first and the ninth tenth of the receipts.
 
     Args:
         executor: The executor.
+        slices: Number of receipts.
     """
 
-    def __init__(self, executor: RayExecutor) -> None:
+    def __init__(self, executor: RayExecutor, slices: int) -> None:
         self._executor = executor
-        self.taken: list[tuple[float, float]] = []
+        self._between = slices // 10, slices - slices // 10 - 1
+        self._marks: list[Mark] = []
 
     def start(self) -> None:
         """Start the executor that is watched."""
@@ -161,22 +186,32 @@ class Watched:
         Raises:
             SystemExit: a slice failed.
         """
-        for receipt in self._executor.run(tasks, report_progress):
+        for number, receipt in enumerate(self._executor.run(tasks, report_progress)):
             if receipt.error is not None:
                 raise SystemExit(f"a slice failed: {receipt.error}")
             yield receipt
-            self.taken.append((time.perf_counter(), time.process_time()))
+            if number in self._between:
+                self._marks.append(Mark(time.perf_counter(), time.process_time(), _seconds_of_children()))
 
     def close(self) -> None:
         """Close the executor that is watched."""
         self._executor.close()
 
-    def middle(self) -> tuple[float, float]:
-        """Return pictures a second, and the driver's processor seconds a picture, without the first and last tenths."""
-        tenth = len(self.taken) // 10
-        (began, began_cpu), (ended, ended_cpu) = self.taken[tenth], self.taken[-tenth - 1]
-        pictures = (len(self.taken) - 2 * tenth - 1) * _SLICE
-        return pictures / (ended - began), (ended_cpu - began_cpu) / pictures
+    def middle(self) -> Middle:
+        """Return the figures without the first and last tenths."""
+        began, ended = self._marks
+        pictures = (self._between[1] - self._between[0]) * _SLICE
+        driver, others = (1000 * (after - before) / pictures for before, after in zip(began[1:], ended[1:], strict=True))
+        return Middle(pictures / (ended.clock - began.clock), driver, others)
+
+
+def _seconds_of_children() -> float:
+    seconds = 0.0
+    for process in psutil.Process().children(recursive=True):
+        with suppress(psutil.Error):  # it ended meanwhile
+            times = process.cpu_times()
+            seconds += times.user + times.system
+    return seconds
 
 
 def fill(catalog: Catalog, corpus_id: str, pictures: int) -> None:
@@ -201,47 +236,79 @@ def fill(catalog: Catalog, corpus_id: str, pictures: int) -> None:
         )
 
 
-def run_once(load: LoadPipeline | LoadTimed, actors: int, pictures: int) -> Watched:
-    """Embed so many pretended pictures, and return what was watched."""
+def run_once(load: LoadPipeline | LoadTimed, actors: int, pictures: int) -> Middle:
+    """Embed so many pretended pictures, and return the figures."""
     with tempfile.TemporaryDirectory(prefix="lodestone-benchmark-") as scratch:
-        embeddings = open_area(Path(scratch) / "embeddings")
-        settings = EmbedSettings((), "", Path(scratch), embeddings, open_area(Path(scratch) / "thumbnails"))
+        settings = _settings(Path(scratch))
         parts = SliceParts.of([PretendedGpu(1.0, 1)], NoTexts())
         with Catalog.open(Path(scratch) / "catalog.sqlite") as catalog:
             corpus = catalog.ensure_corpus("pretended")
             fill(catalog, corpus.corpus_id, pictures)
             run = catalog.start_run("index", corpus.corpus_id)
-            plan_slices(catalog, corpus.corpus_id, size=_SLICE, workers=1, again=(), run_id=run.run_id)
-            watched = Watched(RayExecutor(settings, actors, load=load))  # type: ignore[arg-type]
+            slices = plan_slices(catalog, corpus.corpus_id, size=_SLICE, workers=1, again=(), run_id=run.run_id)
+            watched = Watched(RayExecutor(settings, actors, load=load), slices)  # type: ignore[arg-type]
             limits = SliceBatchLimits()
             with Heartbeat(catalog, run.run_id) as heartbeat:
-                batches = SliceBatches(catalog, embeddings, corpus.corpus_id, run.run_id, parts, heartbeat, silent, limits)
+                batches = SliceBatches(
+                    catalog, settings.embeddings, corpus.corpus_id, run.run_id, parts, heartbeat, silent, limits
+                )
                 try:
                     batches.run(watched, rows=pictures, after_wave=lambda: None)
                 finally:
                     watched.close()
-        return watched
+        return watched.middle()
+
+
+def run_unrecorded(load: LoadTimed, actors: int, pictures: int) -> Middle:
+    """Hand out so many pretended pictures whose tasks are made already, drop the receipts, and return the figures."""
+    with tempfile.TemporaryDirectory(prefix="lodestone-benchmark-") as scratch:
+        parts = SliceParts.of([PretendedGpu(1.0, 1)], NoTexts()).names()
+        token = hash_bytes(_PICTURE)
+        names = [f"{number // 1000:06d}/{number:09d}.jpg" for number in range(_SLICE)]
+        rows = tuple(
+            SliceRow(
+                mint_image_id("pretended", "pictures", name), token, f"s3://bucket/pictures/{name}", name, len(_PICTURE), 1
+            )
+            for name in names
+        )
+        slices = pictures // _SLICE
+        tasks = [SliceTask(f"{number:036d}", "pretended", f"{number:032x}", rows, parts) for number in range(slices)]
+        watched = Watched(RayExecutor(_settings(Path(scratch)), actors, load=load), slices)  # type: ignore[arg-type]
+        try:
+            for _ in watched.run(tasks):
+                pass
+        finally:
+            watched.close()
+        return watched.middle()
+
+
+def _settings(scratch: Path) -> EmbedSettings:
+    return EmbedSettings((), "", scratch, open_area(scratch / "embeddings"), open_area(scratch / "thumbnails"))
 
 
 def measure(options: argparse.Namespace, report: Report) -> None:
-    """Measure the driver with slices by the clock, and with the real pipeline."""
-    cases = {
-        TIMED: (LoadTimed(options.rate), options.rate, options.pictures),
-        PIPELINE: (LoadPipeline(options.pipeline_rate, options.side), options.pipeline_rate, options.pipeline_pictures),
-    }
-    for case, (load, rate, pictures) in cases.items():
-        if not pictures:
-            continue
-        rates, costs = [], []
-        for _ in range(options.rounds):
-            found, cost = run_once(load, options.actors, pictures).middle()
-            rates.append(found)
-            costs.append(1000 * cost)
-            goal = options.actors * rate
-            report.progress(f"{case}: {found:,.0f} of {goal:,.0f} images/s; the driver takes {1000 * cost:.4f} ms a picture")
-        report.record("images a second", rates, case=case)
-        report.record("GPUs busy", [found / (options.actors * rate) for found in rates], case=case)
-        report.record("driver's processor time a picture", costs, case=case)
+    """Measure the driver with slices by the clock, recorded and not, and with the real pipeline; the cases take turns."""
+    timed, pipeline = LoadTimed(options.rate), LoadPipeline(options.pipeline_rate, options.side)
+    cases: dict[str, tuple[Callable[[], Middle], float]] = {}
+    if options.pictures:
+        cases[TIMED] = partial(run_once, timed, options.actors, options.pictures), options.rate
+        cases[UNRECORDED] = partial(run_unrecorded, timed, options.actors, options.pictures), options.rate
+    if options.pipeline_pictures:
+        cases[PIPELINE] = partial(run_once, pipeline, options.actors, options.pipeline_pictures), options.pipeline_rate
+    found: dict[str, list[Middle]] = {case: [] for case in cases}
+    for _ in range(options.rounds):
+        for case, (run, rate) in cases.items():
+            middle = run()
+            found[case].append(middle)
+            report.progress(
+                f"{case}: {middle.rate:,.0f} of {options.actors * rate:,.0f} images/s; the driver takes {middle.driver:.4f} ms "
+                f"a picture, the others {middle.others:.4f}"
+            )
+    for case, (_, rate) in cases.items():
+        report.record("images a second", [middle.rate for middle in found[case]], case=case)
+        report.record("GPUs busy", [middle.rate / (options.actors * rate) for middle in found[case]], case=case)
+        report.record("driver's processor time a picture", [middle.driver for middle in found[case]], case=case)
+        report.record("others' processor time a picture", [middle.others for middle in found[case]], case=case)
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
@@ -262,6 +329,7 @@ BENCHMARK = Benchmark(
         Figure("images a second", "images/s"),
         Figure("GPUs busy", "share"),
         Figure("driver's processor time a picture", "ms"),
+        Figure("others' processor time a picture", "ms"),
     ),
     options=add_options,
     measure=measure,

@@ -12,6 +12,7 @@ from sqlalchemy import Engine, event
 from tests.support.catalogs import make_root, picture, plan_slice, receipt
 
 from lodestone.catalog.catalog import Catalog
+from lodestone.catalog.database import sql
 from lodestone.catalog.embeddings.outcomes import PictureOutcome, RecordedSlice, SliceOutcome
 from lodestone.catalog.records import (
     AttemptState,
@@ -234,6 +235,18 @@ def test_the_statements_of_an_outcome_do_not_grow_with_its_pictures(catalog: Cat
         event.remove(Engine, "before_cursor_execute", count)
         counts.append(len(seen))
     assert counts[0] == counts[1]
+
+
+def test_a_slice_of_more_pictures_than_one_statement_takes_is_recorded_whole(
+    catalog: Catalog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sql, "_MOST_VALUES", 3 * 13)
+    _, planned, images, run = a_slice(catalog, *(f"{name}.jpg" for name in range(8)))
+    pictures = [fine(image, width=number, camera_make=None if number % 2 else "Zorki") for number, image in enumerate(images)]
+    assert record(catalog, planned, run, pictures).active == 8
+    found = catalog.images([image.image_id for image in images])
+    assert [found[image.image_id].width for image in images] == list(range(8))
+    assert [found[image.image_id].camera_make for image in images] == ["Zorki", None] * 4
 
 
 def test_an_outcome_replaces_a_receipt_of_the_same_part(catalog: Catalog) -> None:

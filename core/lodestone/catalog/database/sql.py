@@ -1,6 +1,4 @@
-"""SQL helpers shared by the parts of the catalog: chunked lists, places of rows, updates of many rows by one statement, and
-inserts that tolerate existing rows.
-"""
+"""SQL helpers shared by the parts of the catalog: chunked lists, places of rows, and statements for many rows at once."""
 
 from __future__ import annotations
 

@@ -11,7 +11,20 @@ from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, Final, NamedTuple
 
-from sqlalchemy import ColumnElement, Connection, Table, bindparam, case, delete, exists, false, insert, select, update
+from sqlalchemy import (
+    BindParameter,
+    ColumnElement,
+    Connection,
+    Table,
+    bindparam,
+    case,
+    delete,
+    exists,
+    false,
+    insert,
+    select,
+    update,
+)
 
 from lodestone.catalog import tables
 from lodestone.catalog.database.engine import CatalogBase
@@ -225,7 +238,7 @@ def _end_attempt(connection: Connection, outcome: SliceOutcome, *, failed: int) 
 _WHOLE: Final = tuple(_IMAGES[name] for name in (*OUTCOME_COLUMNS, "state"))
 _SHORT: Final = tuple(_IMAGES[name] for name in (*_PLAIN, "state"))
 _CAPTIONS, _FAILURES, _TOMBSTONES, _TAGS = tables.captions.c, tables.failures.c, tables.tombstones.c, tables.tags.c
-_SOURCES: Final = bindparam("caption_sources", expanding=True)
+_SOURCES: Final[BindParameter[Any]] = bindparam("caption_sources", expanding=True)
 
 
 def _has(table: Table, *conditions: ColumnElement[bool]) -> ColumnElement[bool]:
