@@ -147,8 +147,12 @@ class BridgeWeights:
 
     def familiarity(self, encoded: Array) -> Array:
         """Return how well known texts are: (n, d) text vectors -> (n,) highest cosine to the mean text of a training group."""
-        similarity: Array = (encoded @ unit(self.rehearsal.texts).T).max(1)
+        similarity: Array = (encoded @ self._familiar.T).max(1)
         return similarity
+
+    @cached_property
+    def _familiar(self) -> Array:
+        return unit(self.rehearsal.texts)
 
     @cached_property
     def version(self) -> str:

@@ -17,6 +17,7 @@ from lodestone_serve.graph.llm import LLM_APPLICATION
 from lodestone_serve.graph.secrets import public_settings
 from lodestone_serve.graph.stages import APPLICATION, as_served, deployment_options
 from lodestone_serve.graph.tls import tls_options
+from lodestone_serve.inference.blas import BLAS_ENVIRONMENT
 from lodestone_serve.traffic.proxy_middleware import PROXY_ENVIRONMENT
 
 IMPORT_PATH: Final = "lodestone_serve.graph.application:from_arguments"
@@ -31,6 +32,7 @@ ENVIRONMENT: Final = {
     "RAY_SERVE_HANDLE_AUTOSCALING_METRIC_PUSH_INTERVAL_S": "2",
     # The controller checks three times before it restarts a crashed proxy: half a minute with Ray's default.
     "RAY_SERVE_PROXY_HEALTH_CHECK_PERIOD_S": "2",
+    **BLAS_ENVIRONMENT,
     **PROXY_ENVIRONMENT,
 }
 """Environment variables that every Ray container of a cluster should have: Ray reads them when it is imported."""

@@ -17,6 +17,7 @@ import structlog
 from lodestone.config.settings import Settings, load_settings
 from lodestone.errors import LodestoneError
 from lodestone_schemas.api import Problem
+from lodestone_serve.graph.carried_bodies import take_carried_bodies
 from lodestone_serve.graph.replica_port import keep_replica_on_loopback
 from lodestone_serve.graph.stages import APP, INGRESS
 from lodestone_serve.responses.problems import problem, problem_of
@@ -45,6 +46,7 @@ class Host:
         """Set up loopback, warnings and logs, and return the settings. To be called first in a replica, before it is ready."""
         if self.on_loopback:
             keep_replica_on_loopback()
+        take_carried_bodies()
         warnings.filterwarnings(
             "ignore", category=UserWarning, module=r"PIL\."
         )  # warnings about minor faults in pictures' metadata

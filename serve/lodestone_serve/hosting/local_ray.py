@@ -14,6 +14,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from lodestone.processes import sweep_folders
+from lodestone_serve.inference.blas import BLAS_ENVIRONMENT
 from lodestone_serve.traffic.proxy_middleware import PROXY_ENVIRONMENT
 
 _PREFIX = "lodestone-ray-"
@@ -30,6 +31,7 @@ _ENVIRONMENT = {
     # Ray's default is ten seconds, three times, before a crashed proxy is restarted: half a minute without connections.
     "RAY_SERVE_PROXY_HEALTH_CHECK_PERIOD_S": "2",
     **PROXY_ENVIRONMENT,
+    **BLAS_ENVIRONMENT,
     # Ray rewrites 127.0.0.1 to the address of a network card unless this is off (as it is outside Linux). With any other
     # address, of loopback too, its servers listen on every network card.
     "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0",

@@ -77,6 +77,7 @@ class Gauge(_Instrument):
     def __init__(self, definition: Definition, metric: Any, mirror: Mirror | None, labels: tuple[str, ...]) -> None:  # noqa: ANN401
         super().__init__(definition, metric, mirror, labels)
         self._value = 0.0
+        self._known = False  # whether the exporters have a value
 
     @property
     def value(self) -> float:
@@ -115,7 +116,9 @@ class Gauge(_Instrument):
                 self._metric.remove(*values)
 
     def _put(self, value: float) -> None:
-        self._value = value
+        if value == self._value and self._known:
+            return
+        self._value, self._known = value, True
         self._metric.set(value)
         if self._mirror is not None:
             self._mirror.put(self._definition, self._labels, value)

@@ -1,4 +1,4 @@
-"""Arrival time, time allowed and id of a request, which the proxy writes into its headers and the replica reads.
+"""Arrival time, time allowed, id and body of a request, which the proxy writes down and the replica reads.
 
 A busy machine takes a few tenths of a second from proxy to replica, and a replica that is starting takes many seconds. That
 time counts against the deadline, too. The arrival is a time of day, as proxy and replica may be on different nodes. An arrival
@@ -20,6 +20,9 @@ from lodestone_serve.traffic.load_reports import ALLOWED, RATE_LIMITED, REFUSED
 ARRIVED: Final = b"x-lodestone-arrived"
 BELIEVED_S: Final = 620.0  # the longest deadline, and what proxies add
 REQUEST_ID: Final = "X-Request-ID"
+BODY: Final = "lodestone.body"
+"""Name in an ASGI scope of the whole body, where the proxy has it before it passes the request on."""
+
 _DIGITS: Final = 9
 _BETWEEN_OURSELVES: Final = frozenset((ARRIVED, ALLOWED, REFUSED, RATE_LIMITED))
 _ACCEPTABLE_ID: Final = re.compile(r"[!-~]{1,128}")

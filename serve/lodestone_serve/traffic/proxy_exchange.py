@@ -14,7 +14,7 @@ from starlette.types import Message, Receive, Scope, Send
 
 from lodestone.errors import DeadlineExceededError, LodestoneError, OverloadedError, ServiceUnavailableError
 from lodestone_serve.policy import MAX_JSON_BYTES, BodyPace, policy_for
-from lodestone_serve.traffic.arrivals import REQUEST_ID, identify
+from lodestone_serve.traffic.arrivals import BODY, REQUEST_ID, identify
 from lodestone_serve.traffic.load_reports import LOAD
 from lodestone_serve.traffic.prepared_problems import PreparedProblem, protective_headers
 from lodestone_serve.traffic.request_guards import BODY_S, dawdled, is_large
@@ -136,7 +136,8 @@ class Exchange:
 async def body_first(scope: Scope, receive: Receive) -> Receive | None:
     """Return `receive` once a body of normal size has arrived: slow bodies wait in the proxy and occupy no replica.
 
-    None when the client has disconnected. A body that is declared too large is not awaited: the service refuses it.
+    The whole body is put into the scope too, for replicas that look there (`graph.carried_bodies`). None when the client has
+    disconnected. A body that is declared too large is not awaited: the service refuses it.
 
     Raises:
         Refusal: the body did not arrive in time.
@@ -155,6 +156,7 @@ async def body_first(scope: Scope, receive: Receive) -> Receive | None:
                     return None
                 size += len(messages[-1].get("body", b""))
                 if not messages[-1].get("more_body", False):
+                    scope[BODY] = b"".join(message.get("body", b"") for message in messages)
                     break
     except TimeoutError:
         raise dawdled(BODY_S) from None

@@ -13,7 +13,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from lodestone.config.settings import Settings
 from lodestone.errors import ConfigurationError
 from lodestone_serve.traffic import proxy_exchange, proxy_middleware
-from lodestone_serve.traffic.arrivals import ARRIVED
+from lodestone_serve.traffic.arrivals import ARRIVED, BODY
 from lodestone_serve.traffic.load_reports import ALLOWED
 from lodestone_serve.traffic.proxy_middleware import Front, Waits, proxy_variables
 
@@ -258,6 +258,35 @@ def test_of_a_body_that_is_larger_than_it_may_be_no_more_is_held_than_that() -> 
     chunk = 16 * 1024
     assert ask(app, body=[b"x" * chunk] * 100, waits=WAITS).status == 413
     assert taken == [chunk] * 99, "everything arrives, in its order"
+
+
+async def test_a_whole_body_goes_with_the_request_and_is_there_to_be_asked_for() -> None:
+    came: list[tuple[bytes | None, bytes]] = []
+    messages: list[Message] = [
+        {"type": "http.request", "body": b'{"query": ', "more_body": True},
+        {"type": "http.request", "body": b'"a dog"}', "more_body": False},
+    ]
+
+    async def receive() -> Message:
+        return messages.pop(0) if messages else await asyncio.Future()
+
+    async def send(_: Message) -> None:
+        pass
+
+    async def app(scope: Scope, receive: Receive, send: Send) -> None:
+        came.append((scope[BODY], (await receive())["body"] + (await receive())["body"]))
+        await says(200, b"application/json", b"{}")(send)
+
+    scope = {"type": "http", "method": "POST", "path": "/v1/search", "query_string": b"", "headers": []}
+    await Front(app, waits=WAITS)(scope, receive, send)
+    assert came == [(b'{"query": "a dog"}', b'{"query": "a dog"}')]
+
+
+@pytest.mark.parametrize("path", ["/v1/search/image", "/v1/search/batch"])
+async def test_a_large_body_does_not_go_with_the_request(path: str) -> None:
+    large = {"type": "http.request", "body": b"x" * 100_000, "more_body": True}
+    came = await seen_by_the_service((b"content-length", b"5000000"), path=path, first=large)
+    assert BODY not in came[0]
 
 
 async def seen_by_the_service(
