@@ -63,8 +63,7 @@ def remove_directory(resources: SyncResources, root_id: str) -> DirectoryRemoval
         if root.kind == FOLDER:
             Mounts(resources.home.path / mounts.NAME).forget(Path(root.path), others=others)
         removed = discard_thumbnails(catalog, resources.thumbnails, _read_hashes(contents))
-        if resources.thumbnails.packs_slices:
-            removed += drop_unneeded(catalog, resources.thumbnails.packs, corpus.corpus_id, only=slices)
+        removed += drop_unneeded(catalog, resources.thumbnails.packs, corpus.corpus_id, only=slices)
     return DirectoryRemoval(directory=root.name, corpus=corpus.name, images=images, thumbnails=removed)
 
 

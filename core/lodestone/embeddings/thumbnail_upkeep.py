@@ -47,6 +47,8 @@ def drop_unneeded(catalog: Catalog, packs: ThumbnailPacks, corpus_id: str, *, on
         SourceError: the bucket cannot be read or written.
     """
     dropped = 0
+    if not packs.has_any(corpus_id):  # as in most folders
+        return dropped
     for usage in catalog.slice_usage(corpus_id):
         record = usage.record
         if (only is not None and record.slice_id not in only) or usage.kept + usage.pending >= record.rows > 0:

@@ -247,6 +247,10 @@ class ThumbnailPacks:
             self._open.clear()
         self._area.delete_folder(f"{FOLDER}/{corpus_id}")
 
+    def has_any(self, corpus_id: str) -> bool:
+        """Return whether a corpus has packs at all, by one listing."""
+        return any(self._area.names(f"{FOLDER}/{corpus_id}"))
+
     def names(self, corpus_id: str) -> Iterator[PackName]:
         """Yield the names of all stored packs of a corpus; only one folder's names are in memory at a time."""
         for stored in self._area.files(f"{FOLDER}/{corpus_id}"):
