@@ -20,7 +20,7 @@ _SHOWN = 5
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class FolderFilters:
     """Filters that restrict a search to a folder.
 
     Attributes:
@@ -36,7 +36,7 @@ class Place:
     beside: tuple[str, ...] = ()
 
 
-def place_of(text: str, catalog: Catalog, *, corpora: Sequence[str], roots: Sequence[str]) -> Place:
+def place_of(text: str, catalog: Catalog, *, corpora: Sequence[str], roots: Sequence[str]) -> FolderFilters:
     """Return the filters that `--path TEXT` means.
 
     An absolute path, or one that begins with ~, is a folder on this machine: inside a root, or around some. So is a relative
@@ -51,7 +51,7 @@ def place_of(text: str, catalog: Catalog, *, corpora: Sequence[str], roots: Sequ
     Raises:
         InvalidRequestError: the folder has nothing to do with any root, or with roots that no one filter can name.
     """
-    as_given = Place(list(corpora), list(roots), text)
+    as_given = FolderFilters(list(corpora), list(roots), text)
     on_disk = text.startswith("~") or Path(text).is_absolute()
     if not text or not (on_disk or Path(text).is_dir()):
         return as_given
@@ -76,7 +76,7 @@ def place_of(text: str, catalog: Catalog, *, corpora: Sequence[str], roots: Sequ
             hint=f"add --corpus with one of: {', '.join(sorted(found[0]))}",
         )
     prefix = _inside(folder, Path(around[0].path)) if around else ""
-    return Place(
+    return FolderFilters(
         corpora=sorted(found[0]),
         roots=sorted(found[1]),
         prefix=uri_of(prefix) if prefix else None,

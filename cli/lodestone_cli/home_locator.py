@@ -13,7 +13,7 @@ from lodestone_cli.naming import is_id
 if TYPE_CHECKING:
     from lodestone.catalog.catalog import Catalog
     from lodestone.catalog.records import Run
-    from lodestone_cli.folders import Place
+    from lodestone_cli.folders import FolderFilters
     from lodestone_schemas.api import QueryExplanation
 
 _RUNS = 1_000  # looked through for the last index run
@@ -78,7 +78,7 @@ class HomeLocator:
 
         return list(load_trace(self._catalog, explanation.query_id).ranking.ids)
 
-    def folder(self, path: str, *, corpora: Sequence[str], roots: Sequence[str]) -> Place:
+    def folder(self, path: str, *, corpora: Sequence[str], roots: Sequence[str]) -> FolderFilters:
         """Return the filters that `--path` means; see `folders.place_of`."""
         from lodestone_cli.folders import place_of
 

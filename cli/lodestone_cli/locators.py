@@ -13,7 +13,7 @@ from lodestone.errors import InvalidRequestError, LodestoneError, NotFoundError,
 from lodestone_cli.naming import id_among, is_id
 
 if TYPE_CHECKING:
-    from lodestone_cli.folders import Place
+    from lodestone_cli.folders import FolderFilters
     from lodestone_client import Lodestone
     from lodestone_schemas.api import QueryExplanation
 
@@ -37,7 +37,7 @@ class Locator(Protocol):
     def answer(self, explanation: QueryExplanation) -> list[str]:
         """Return the image ids of a recorded answer, best first."""
 
-    def folder(self, path: str, *, corpora: Sequence[str], roots: Sequence[str]) -> Place:
+    def folder(self, path: str, *, corpora: Sequence[str], roots: Sequence[str]) -> FolderFilters:
         """Return the filters that `--path` means; see `folders.place_of`."""
 
     def directory(self, named: str, corpus: str | None) -> str:
@@ -94,11 +94,11 @@ class RemoteLocator:
         """Return the image ids of the recorded page, best first."""
         return [hit.image_id for hit in explanation.hits]
 
-    def folder(self, path: str, *, corpora: Sequence[str], roots: Sequence[str]) -> Place:
+    def folder(self, path: str, *, corpora: Sequence[str], roots: Sequence[str]) -> FolderFilters:
         """Return the folder as it was given: a folder inside the service's roots."""
-        from lodestone_cli.folders import Place
+        from lodestone_cli.folders import FolderFilters
 
-        return Place(list(corpora), list(roots), path)
+        return FolderFilters(list(corpora), list(roots), path)
 
     def directory(self, named: str, corpus: str | None) -> str:
         """Return the id of the directory with this name, corpus/name or id; see `Locator.directory`."""

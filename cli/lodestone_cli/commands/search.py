@@ -240,10 +240,10 @@ def _filters(
     taken_from: str | None,
     taken_to: str | None,
 ) -> SearchFilters:
-    from lodestone_cli.folders import Place
+    from lodestone_cli.folders import FolderFilters
     from lodestone_schemas.searching import SearchFilters
 
-    place = Place(corpus or [], root or [], path)
+    place = FolderFilters(corpus or [], root or [], path)
     if path is not None:
         place = context.locator.folder(path, corpora=place.corpora, roots=place.roots)
     if place.beside:
