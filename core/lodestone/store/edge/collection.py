@@ -37,7 +37,8 @@ from lodestone.store.edge.engine import (
     sparse_upsert_operation,
     upsert_operation,
 )
-from lodestone.store.edge.file_sizes import record_sizes, shrunken_file
+from lodestone.store.edge.file_sizes import record_sizes
+from lodestone.store.edge.generation import BUILT_FILE, SHARD_DIR, Generation
 from lodestone.store.edge.matrix import VectorMatrix
 from lodestone.store.edge.matrix_keeper import MatrixKeeper, MatrixPolicy
 from lodestone.store.edge.spec import SPEC_FILE, dump_spec, read_spec
@@ -46,68 +47,19 @@ from lodestone.store.files import (
     discard,
     is_out_of_space,
     out_of_space,
-    require_room_to_map,
     require_space,
 )
 from lodestone.store.limits import CALL_POINTS
 from lodestone.store.records import as_batch
 from lodestone_schemas.collections import CollectionSpec
 
-CURRENT_FILE, BUILT_FILE, SHARD_DIR = "CURRENT", "built.json", "shard"
+CURRENT_FILE = "CURRENT"
 GENERATION_PREFIX = "gen-"
 # With fewer points than this left to replay, writers are blocked during the last replay.
 FINAL_REPLAY_POINTS = 512
 MAX_REPLAY_ROUNDS = 20
 
 BuildChild = Callable[[Path, CollectionSpec, threading.Event], None]
-
-
-class Generation:
-    """Opened engine shard that stays open as long as it has readers."""
-
-    def __init__(self, path: Path) -> None:
-        self.path = path
-        self._leases = 0
-        self._retired = False
-        self._idle = threading.Condition()
-        collection = path.parent.name
-        with engine_errors("opening", path, collection=collection):
-            if not (path / SHARD_DIR).is_dir():
-                raise damaged(collection, path, "the engine's folder is missing")
-            if (why := shrunken_file(path, SHARD_DIR)) is not None:
-                raise damaged(collection, path, why)
-            require_room_to_map(path)
-            self.shard = qe.EdgeShard.load(str(path / SHARD_DIR))
-            self.has_graph = (path / BUILT_FILE).exists()
-            record_sizes(path, SHARD_DIR)
-
-    def enter(self) -> None:
-        """Keep the shard open until `leave` is called."""
-        with self._idle:
-            self._leases += 1
-
-    def leave(self) -> None:
-        """Release the shard after one `enter`."""
-        with self._idle:
-            self._leases -= 1
-            self._idle.notify_all()
-
-    def retire(self, *, delete: bool) -> None:
-        """Close the shard once it has no readers (engine calls take milliseconds), and remove its files if asked. Idempotent.
-
-        No caller may `enter` the generation after this call.
-        """
-        with self._idle:
-            self._idle.wait_for(lambda: self._leases == 0)
-            if self._retired:
-                return
-            self._retired = True
-        with engine_errors("closing the collection", self.path):
-            self.shard.close()
-        if delete:
-            discard(self.path)
-        else:
-            record_sizes(self.path, SHARD_DIR)
 
 
 class EdgeCollection:

@@ -12,6 +12,7 @@ import tempfile
 from pathlib import Path
 from typing import Final
 
+from lodestone.errors import LodestoneError, StoreError
 from lodestone.processes import sweep_folders
 from lodestone.store.files import is_out_of_space, out_of_space, require_space
 
@@ -46,6 +47,18 @@ def readable_copy(root: Path, collections: str) -> Path:
             raise out_of_space(copy) from error
         raise
     return copy
+
+
+def unwritable(root: Path, error: LodestoneError | OSError) -> LodestoneError:
+    """Return the error of a store that cannot be written."""
+    if isinstance(error, LodestoneError):
+        return error
+    if is_out_of_space(error):
+        return out_of_space(root)
+    return StoreError(
+        f"the vector store in {root} cannot be written: {error.strerror or error}",
+        hint="see that the home is not on a read-only disk, and that you may write in it",
+    )
 
 
 def _is_skipped(path: Path) -> bool:

@@ -15,9 +15,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any
 
-import numpy as np
 import qdrant_edge as qe
 
 from lodestone.errors import LodestoneError, OutOfSpaceError, StoreError, StoreLockedError, UnknownNameError
@@ -25,15 +23,12 @@ from lodestone.store.aliases import AliasTable
 from lodestone.store.base import (
     CollectionInfo,
     Filter,
-    HasId,
     Neighbours,
-    Payload,
     PointBatch,
     SparseBatch,
     SparseQuery,
     StoreCapabilities,
     VectorQuery,
-    Vectors,
     VectorStore,
 )
 from lodestone.store.checks import (
@@ -52,27 +47,24 @@ from lodestone.store.checks import (
 )
 from lodestone.store.edge.build import run_build_child
 from lodestone.store.edge.collection import EdgeCollection
-from lodestone.store.edge.engine import (
-    engine_errors,
-    engine_filter,
-    search_request,
-    sparse_search_request,
-)
+from lodestone.store.edge.engine import engine_errors, engine_filter, search_request, sparse_search_request
+from lodestone.store.edge.matrix_answers import answers_by_matrix, points_by_matrix
 from lodestone.store.edge.matrix_keeper import MatrixPolicy
-from lodestone.store.edge.readable_copy import readable_copy
+from lodestone.store.edge.readable_copy import readable_copy, unwritable
+from lodestone.store.edge.records import batch_of, pages_of, read_records
 from lodestone.store.edge.spec import SPEC_FILE
-from lodestone.store.files import DRAFT_PREFIX, TRASH_PREFIX, discard, is_out_of_space, out_of_space
+from lodestone.store.files import DRAFT_PREFIX, TRASH_PREFIX, discard
 from lodestone.store.limits import CALL_POINTS
 from lodestone.store.ownership import StoreOwnership
 from lodestone.store.ranking import SPARSE_ERROR, Hit, Score, answer, engine_score, hits_of, sparse_score
-from lodestone.store.records import as_batch
-from lodestone_schemas.collections import CollectionSpec, Quantization
+from lodestone_schemas.collections import CollectionSpec
 
 _log = logging.getLogger(__name__)
 COLLECTIONS_DIR = "collections"
 FEATURES = frozenset({"graph_build", "int8", "binary", "field_index", "sparse"})
 # Exhaustive searches take about 1 ms a query at 10,000 x 896: this keeps the GIL's longest hold near 20 ms there.
 CALL_QUERIES = 16
+_DELETED_AT_ONCE = 4096  # of the ids that are read before they are deleted
 
 
 class EdgeStore(VectorStore):
@@ -115,7 +107,7 @@ class EdgeStore(VectorStore):
         try:
             self._ownership.acquire()
         except (OutOfSpaceError, OSError) as error:
-            self._refusal = _refusal(root, error)
+            self._refusal = unwritable(root, error)
             if not may_only_read:
                 raise self._refusal from error
             try:
@@ -205,8 +197,8 @@ class EdgeStore(VectorStore):
         check_matching(filter_)
         collection = self._collection(name)
         with collection.writing():
-            ids = [point_id for records in self._pages(collection, filter_, 4096, content=False) for point_id in _ids(records)]
-            self.delete(name, ids)
+            pages = pages_of(collection, filter_, _DELETED_AT_ONCE, content=False)
+            self.delete(name, [str(record.id) for page in pages for record in page])
 
     def build(self, name: str) -> None:
         """Build the graph; do nothing if every point is already in a graph with the specified parameters."""
@@ -217,7 +209,7 @@ class EdgeStore(VectorStore):
         """Answer several queries in one call, in their order: by the matrix where there is one, else by the engine."""
         collection = self._collection(name, sparse=False)
         vectors = [check_query(query, dim=collection.spec.dim) for query in queries]
-        answers = self._multiplied(collection, queries, vectors)
+        answers = answers_by_matrix(collection, queries, vectors)
         left = [number for number, found in enumerate(answers) if found is None]
         if not left:
             return [found for found in answers if found is not None]
@@ -250,25 +242,17 @@ class EdgeStore(VectorStore):
         """Return points by id with vectors, and payloads or empty ones, in the order of `ids`; missing ids are left out."""
         collection = self._collection(name)
         canonical = check_ids(ids)
-        matrix = collection.matrix() if collection.has_matrix else None  # it is made for searches
-        if matrix is None:
-            records = {
-                str(one.id): one
-                for one in self._records(collection, canonical, vectors=not collection.spec.sparse, payloads=with_payload)
-            }
-            return self._batch(collection, [records[i] for i in canonical if i in records])
-        vectors = matrix.vectors_of(canonical)
-        payloads: dict[str, Payload] = {point_id: {} for point_id in vectors}
-        if with_payload:
-            payloads = {str(one.id): one.payload or {} for one in self._records(collection, list(vectors), vectors=False)}
-        held = [point_id for point_id in canonical if point_id in payloads]
-        rows = np.array([vectors[i] for i in held], np.float32).reshape(len(held), collection.spec.dim)
-        return PointBatch(held, rows, [payloads[i] for i in held])
+        held = points_by_matrix(collection, canonical, with_payload=with_payload)
+        if held is not None:
+            return held
+        found = read_records(collection, canonical, vectors=not collection.spec.sparse, payloads=with_payload)
+        records = {str(record.id): record for record in found}
+        return batch_of(collection, [records[point_id] for point_id in canonical if point_id in records])
 
     def scroll(self, name: str, filter_: Filter | None = None, *, batch_size: int = 256) -> Iterator[PointBatch]:
         """Yield all matching points, by ascending id, in batches."""
         collection = self._collection(name)
-        return (self._batch(collection, page) for page in self._pages(collection, filter_, batch_size, content=True))
+        return (batch_of(collection, page) for page in pages_of(collection, filter_, batch_size, content=True))
 
     def count(self, name: str, filter_: Filter | None = None) -> int:
         """Return the exact number of matching points."""
@@ -346,11 +330,6 @@ class EdgeStore(VectorStore):
             check_kind(name, sparse=collection.spec.sparse, wanted=sparse)
         return collection
 
-    def _batch(self, collection: EdgeCollection, records: Sequence[qe.Record]) -> PointBatch:
-        # From damaged files the engine returns points without vectors, or with other ones.
-        with engine_errors("reading vectors", collection.path, collection=collection.name):
-            return as_batch(records, dim=collection.spec.dim)
-
     def _ask(
         self,
         collection: EdgeCollection,
@@ -365,81 +344,3 @@ class EdgeStore(VectorStore):
             return hits
 
         return hits_of(fetches, request, send, at_once=CALL_QUERIES, score=score)
-
-    def _multiplied(
-        self, collection: EdgeCollection, queries: Sequence[VectorQuery], vectors: Sequence[Vectors]
-    ) -> list[Neighbours | None]:
-        """Return the answers of the collection's matrix; None for queries that the engine has to answer."""
-        answers: list[Neighbours | None] = [None] * len(queries)
-        matrix = collection.matrix() if queries else None
-        if matrix is None:
-            return answers
-        spec = collection.spec
-        # What a graph or compressed vectors would find is what was asked for, unless ids leave few points anyway.
-        approximate = collection.has_graph() or not (spec.rescore or spec.quantization is Quantization.NONE)
-        chosen = [number for number, query in enumerate(queries) if query.exact or not approximate or _has_ids(query.filter)]
-        found = matrix.search([queries[number] for number in chosen], [vectors[number] for number in chosen])
-        for number, neighbours in zip(chosen, found, strict=True):
-            if neighbours is not None and queries[number].with_payload:
-                answers[number] = self._with_payloads(collection, neighbours)
-            else:
-                answers[number] = neighbours
-        return answers
-
-    def _with_payloads(self, collection: EdgeCollection, found: Neighbours) -> Neighbours:
-        """Return the neighbours with their payloads; without those that were removed meanwhile."""
-        payloads = {str(record.id): record.payload or {} for record in self._records(collection, found.ids, vectors=False)}
-        kept = [number for number, point_id in enumerate(found.ids) if point_id in payloads]
-        ids = tuple([found.ids[number] for number in kept])
-        return Neighbours(ids, found.scores[kept], tuple([payloads[point_id] for point_id in ids]))
-
-    def _records(
-        self, collection: EdgeCollection, ids: Sequence[str], *, vectors: bool, payloads: bool = True
-    ) -> list[qe.Record]:
-        """Return the engine's records of points, in no order."""
-        records: list[qe.Record] = []
-        for start in range(0, len(ids), CALL_POINTS):
-            piece: list[Any] = list(ids[start : start + CALL_POINTS])
-            with collection.reading() as shard, engine_errors("reading points", collection.path, collection=collection.name):
-                records += shard.retrieve(piece, payloads, vectors)
-        return records
-
-    def _pages(
-        self, collection: EdgeCollection, filter_: Filter | None, size: int, *, content: bool
-    ) -> Iterator[list[qe.Record]]:
-        if size < 1:
-            raise StoreError(f"batch size {size} is out of range", hint="at least 1")
-        conditions, offset = engine_filter(filter_), None
-        while True:
-            request = qe.ScrollRequest(
-                offset=offset,
-                limit=size,
-                filter=conditions,
-                with_payload=content,
-                with_vector=content and not collection.spec.sparse,
-            )
-            with collection.reading() as shard, engine_errors("reading", collection.path, collection=collection.name):
-                records, offset = shard.scroll(request)
-            if records:
-                yield records
-            if offset is None:
-                return
-
-
-def _refusal(root: Path, error: LodestoneError | OSError) -> LodestoneError:
-    if isinstance(error, LodestoneError):
-        return error
-    if is_out_of_space(error):
-        return out_of_space(root)
-    return StoreError(
-        f"the vector store in {root} cannot be written: {error.strerror or error}",
-        hint="see that the home is not on a read-only disk, and that you may write in it",
-    )
-
-
-def _ids(records: Sequence[qe.Record]) -> list[str]:
-    return [str(record.id) for record in records]
-
-
-def _has_ids(filter_: Filter | None) -> bool:
-    return filter_ is not None and any(isinstance(condition, HasId) for condition in filter_.must)

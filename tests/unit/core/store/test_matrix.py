@@ -24,6 +24,7 @@ from lodestone.store.edge import matrix_file, matrix_keeper
 from lodestone.store.edge.collection import EdgeCollection
 from lodestone.store.edge.columns import FilterColumns
 from lodestone.store.edge.matrix import VectorMatrix
+from lodestone.store.edge.matrix_answers import answers_by_matrix
 from lodestone.store.edge.matrix_file import MATRIX_FILE
 from lodestone.store.edge.matrix_keeper import MatrixPolicy
 from lodestone.store.edge.matrix_view import SharedProducts, View
@@ -194,7 +195,7 @@ def test_the_engine_answers_first_and_a_graph_or_compressed_vectors_where_there_
     vectors = [vector] * 3
 
     def multiplied() -> list[bool]:
-        return [found is not None for found in store._multiplied(collection, queries, vectors)]
+        return [found is not None for found in answers_by_matrix(collection, queries, vectors)]
 
     assert multiplied() == [True, True, True]
     store.build(SPEC.name)
