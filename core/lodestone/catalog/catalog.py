@@ -29,6 +29,7 @@ from sqlalchemy.engine import Engine
 
 from lodestone.catalog.database.engine import MOST_CONNECTIONS, make_engine, make_reading_engine
 from lodestone.catalog.database.migrate import ensure_head
+from lodestone.catalog.database.unchanged import UnchangedFacts
 from lodestone.catalog.embeddings.attempts import AttemptRows
 from lodestone.catalog.embeddings.compaction import CompactionRows
 from lodestone.catalog.embeddings.outcomes import OutcomeRows
@@ -127,7 +128,10 @@ class Catalog(
         except BaseException:
             engine.dispose()
             raise
-        return cls(engine)
+        catalog = cls(engine)
+        if catalog.path is not None:
+            catalog._facts = UnchangedFacts(catalog.path)
+        return catalog
 
     @property
     def url(self) -> str:

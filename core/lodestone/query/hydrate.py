@@ -102,19 +102,21 @@ class Hydrator:
         missing = missing_files(images, roots, self._boundaries)
         if not missing:
             return missing
+        roots = {root.root_id: root for root in self._catalog.roots(None)}
         with self._lock:
-            self._names = self._read_names()
-            roots = self._roots
+            self._roots = roots
         return missing_files([image for image in images if image.image_id in missing], roots, self._boundaries)
 
     def _read_names(self) -> dict[str, str]:
         self._roots = {root.root_id: root for root in self._catalog.roots(None)}
         names = {root.root_id: root.name for root in self._roots.values()}
         offset = 0
-        while page := self._catalog.corpora(offset, _PAGE):
+        while True:
+            page = self._catalog.corpora(offset, _PAGE)
             names |= {corpus.corpus_id: corpus.name for corpus in page}
             offset += len(page)
-        return names
+            if len(page) < _PAGE:
+                return names
 
 
 def next_offset(resolved: ResolvedQuery, ranking: Ranking) -> int | None:

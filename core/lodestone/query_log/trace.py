@@ -98,7 +98,7 @@ class Trace:
         """Return the trace as bytes, for the catalog."""
         from safetensors.numpy import save
 
-        packed = _Packed()
+        packed = _Packed(self.ranking.ids)
         header = {
             "format": FORMAT,
             "query_id": self.query_id,
@@ -218,11 +218,15 @@ def _compressed(data: bytes, *, plain: Sequence[NDArray[Any]]) -> bytes:
 
 
 class _Packed:
-    """Collects the arrays and the distinct ids of one trace."""
+    """Collects the arrays and the distinct ids of one trace.
 
-    def __init__(self) -> None:
+    Args:
+        ids: Ids with which the table begins; nearly all ids of a trace are in its ranking.
+    """
+
+    def __init__(self, ids: Sequence[str] = ()) -> None:
         self.arrays: dict[str, NDArray[Any]] = {}
-        self._row: dict[str, int] = {}
+        self._row: dict[str, int] = {image_id: row for row, image_id in enumerate(dict.fromkeys(ids))}
 
     @property
     def table(self) -> list[str]:
@@ -234,7 +238,11 @@ class _Packed:
         return name
 
     def ids(self, ids: Sequence[str]) -> str:
-        return self.add(np.array([self._row.setdefault(one, len(self._row)) for one in ids], np.int32))
+        try:
+            rows = list(map(self._row.__getitem__, ids))
+        except KeyError:
+            rows = [self._row.setdefault(image_id, len(self._row)) for image_id in ids]
+        return self.add(np.array(rows, np.int32))
 
     def ranked(self, one: RankedList) -> list[Any]:
         return [one.guide, one.space, one.weight, one.scale, self.ids(one.ids), self.add(one.scores)]

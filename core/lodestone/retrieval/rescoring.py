@@ -31,6 +31,7 @@ class ListSearch:
         weight: How much the list will count, > 0.
         vector: (dim,) float32, L2-normalised.
         depth: Candidates to take; None for as many as the query takes from every list.
+        recurring: Whether other queries will probably search by the same vector.
     """
 
     guide: str
@@ -39,6 +40,7 @@ class ListSearch:
     weight: float
     vector: NDArray[np.float32]
     depth: int | None = None
+    recurring: bool = False
 
 
 class Scorer(Protocol):

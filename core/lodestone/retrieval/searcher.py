@@ -241,7 +241,10 @@ class Searcher:
         return Found(tuple(lists), tuple(searches), tuple(late))
 
     def _one(self, collection: str, group: Sequence[ListSearch], rules: RankingRules) -> list[RankedList]:
-        queries = [VectorQuery(one.vector, limit=one.depth or rules.depths[-1], filter=rules.filter) for one in group]
+        queries = [
+            VectorQuery(one.vector, limit=one.depth or rules.depths[-1], filter=rules.filter, recurring=one.recurring)
+            for one in group
+        ]
         try:
             fewer = merged(group) if len(group) > 1 and collection in self._large else group
             if len(fewer) < len(group):

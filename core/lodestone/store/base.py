@@ -91,6 +91,8 @@ class VectorQuery:
         exact: Compare with every candidate instead of searching the graph.
         ef: Size of the candidate list of a graph search; None for the collection's own.
         with_payload: True if neighbours carry payloads.
+        recurring: True if the same query will probably be asked again, so that its answer is worth keeping for as long as it
+            stays true. It never changes an answer.
     """
 
     vector: NDArray[np.float32]
@@ -99,6 +101,7 @@ class VectorQuery:
     exact: bool = False
     ef: int | None = None
     with_payload: bool = False
+    recurring: bool = False
 
 
 @dataclass(frozen=True, slots=True)

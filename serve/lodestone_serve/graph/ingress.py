@@ -62,7 +62,8 @@ class App:
     ) -> None:
         self._host = host
         self._token = token or secrets.token_urlsafe(32)
-        self._metrics = Metrics(mirror_of_replica())
+        # On one machine, /metrics is this replica's own, and nobody reads what Ray would export.
+        self._metrics = Metrics(None if host.on_loopback else mirror_of_replica())
         self._encoders = encoders
         self._generators = dict(generators or {})
         self._fusion = fusion

@@ -32,6 +32,8 @@ _ENVIRONMENT = {
     "RAY_SERVE_PROXY_HEALTH_CHECK_PERIOD_S": "2",
     **PROXY_ENVIRONMENT,
     **BLAS_ENVIRONMENT,
+    # Serve's own metrics, which nobody reads here, are otherwise passed on ten times a second by each of its processes.
+    "RAY_SERVE_METRICS_EXPORT_INTERVAL_MS": "2000",
     # Ray rewrites 127.0.0.1 to the address of a network card unless this is off (as it is outside Linux). With any other
     # address, of loopback too, its servers listen on every network card.
     "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0",

@@ -29,6 +29,7 @@ from tenacity import RetryCallState, Retrying, retry_if_exception, stop_after_at
 from lodestone.catalog.database.exactly_once import Once
 from lodestone.catalog.database.reader import RetryingReader, is_lost, patiently
 from lodestone.catalog.database.sql import PAGE, placed
+from lodestone.catalog.database.unchanged import UnchangedFacts
 from lodestone.errors import CatalogError, ConfigurationError, LodestoneError, OutOfSpaceError
 
 _T = TypeVar("_T")
@@ -36,6 +37,7 @@ _BUSY_SECONDS = 30
 _SERVER_SECONDS = 60
 _ATTEMPTS = 5
 MOST_CONNECTIONS, _KEPT_CONNECTIONS = 15, 5
+_FILE_CONNECTIONS = 18  # all are kept: to open one takes longer than most reads
 # 40001: two transactions could not be serialised; 40P01: deadlock. 23505: a key exists, perhaps inserted by a transaction that
 # overlapped with this one, which then sees the key when it is run again.
 _CONFLICTS, _KEY_EXISTS = frozenset({"40001", "40P01"}), "23505"
@@ -75,7 +77,7 @@ def make_engine(location: str | Path, *, connections: int = MOST_CONNECTIONS) ->
             raise ConfigurationError(
                 f"the catalog {str(location)!r} is not a file", hint="use sqlite:////absolute/path or leave it to the home"
             )
-        engine = create_engine(url, connect_args={"timeout": _BUSY_SECONDS}, pool_size=8)
+        engine = create_engine(url, connect_args={"timeout": _BUSY_SECONDS}, pool_size=_FILE_CONNECTIONS, max_overflow=0)
     except (ArgumentError, NoSuchModuleError, ModuleNotFoundError, ValueError) as error:  # ValueError: the port is no number
         raise ConfigurationError(
             f"the catalog's address cannot be used: {error}",
@@ -206,6 +208,11 @@ class CatalogBase:
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
         self._refusal: LodestoneError | None = None  # of changes, where the database can only be read
+        self._facts: UnchangedFacts | None = None
+
+    def _unchanged(self, name: str, read: Callable[[], _T]) -> _T:
+        """Return what `read` returns; from an SQLite file it is read again only after a change of the file."""
+        return read() if self._facts is None else self._facts.get(name, read)
 
     @contextmanager
     def _reading(self) -> Iterator[RetryingReader]:
@@ -311,4 +318,6 @@ class CatalogBase:
 
     def close(self) -> None:
         """Release all connections. Idempotent."""
+        if self._facts is not None:
+            self._facts.close()
         self._engine.dispose()

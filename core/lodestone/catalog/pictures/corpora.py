@@ -144,11 +144,14 @@ class CorpusRows(CatalogBase):
 
     def roots(self, corpus_id: str | None = None) -> list[Root]:
         """Return the roots of one corpus, or of all, by name."""
-        query = select(tables.roots).order_by(tables.roots.c.name, tables.roots.c.root_id)
-        if corpus_id is not None:
-            query = query.where(tables.roots.c.corpus_id == corpus_id)
-        with self._reading() as connection:
-            return [Root(*row) for row in connection.execute(query)]
+
+        def read() -> tuple[Root, ...]:
+            query = select(tables.roots).order_by(tables.roots.c.name, tables.roots.c.root_id)
+            with self._reading() as connection:
+                return tuple(Root(*row) for row in connection.execute(query))
+
+        roots = self._unchanged("roots", read)
+        return [root for root in roots if corpus_id is None or root.corpus_id == corpus_id]
 
     def set_root(
         self, root_id: str, *, enabled: bool | None = None, watched: bool | None = None, scanned_at: datetime | None = None
@@ -220,8 +223,12 @@ class CorpusRows(CatalogBase):
 
     def disabled_roots(self) -> tuple[str, ...]:
         """Return the ids of the roots whose pictures must not be found."""
-        with self._reading() as connection:
-            return tuple(connection.execute(_DISABLED).scalars().all())
+
+        def read() -> tuple[str, ...]:
+            with self._reading() as connection:
+                return tuple(connection.execute(_DISABLED).scalars().all())
+
+        return self._unchanged("disabled roots", read)
 
 
 _DISABLED = select(tables.roots.c.root_id).where(~tables.roots.c.enabled).order_by(tables.roots.c.root_id)

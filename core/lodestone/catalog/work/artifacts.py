@@ -6,11 +6,12 @@ from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Any
 
-from sqlalchemy import Connection, delete, select, update
+from sqlalchemy import Connection, Engine, delete, select, update
 
 from lodestone.catalog import tables
 from lodestone.catalog.database.engine import CatalogBase
 from lodestone.catalog.database.sql import upsert
+from lodestone.catalog.database.unchanged import UnchangedFacts
 from lodestone.catalog.records import Artifact
 from lodestone.errors import UnknownNameError
 
@@ -69,11 +70,20 @@ class ArtifactRows(CatalogBase):
 
     def alias_table(self) -> CatalogAliases:
         """Return the table of collection aliases, for a store that has none of its own."""
-        return CatalogAliases(self._engine)
+        return CatalogAliases(self._engine, self._facts)
 
 
 class CatalogAliases(CatalogBase):
-    """Table of collection aliases in the catalog; it implements the store's `AliasTable`."""
+    """Table of collection aliases in the catalog; it implements the store's `AliasTable`.
+
+    Args:
+        engine: The catalog's.
+        facts: The catalog's, which closes them.
+    """
+
+    def __init__(self, engine: Engine, facts: UnchangedFacts | None) -> None:
+        super().__init__(engine)
+        self._facts = facts
 
     def get(self, alias: str) -> str | None:
         """Return the collection that `alias` points at; None if there is no such alias."""
@@ -90,7 +100,10 @@ class CatalogAliases(CatalogBase):
 
     def all(self) -> dict[str, str]:
         """Return all aliases with their collections."""
-        with self._reading() as connection:
-            return {
-                row.alias: row.collection for row in connection.execute(select(tables.aliases).order_by(tables.aliases.c.alias))
-            }
+
+        def read() -> dict[str, str]:
+            aliases = select(tables.aliases).order_by(tables.aliases.c.alias)
+            with self._reading() as connection:
+                return {row.alias: row.collection for row in connection.execute(aliases)}
+
+        return dict(self._unchanged("aliases", read))

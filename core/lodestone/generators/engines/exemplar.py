@@ -25,11 +25,12 @@ from lodestone.clock import within
 from lodestone.errors import DeadlineExceededError
 from lodestone.generators.base import Generator, Guide, GuideRequest, TagSource
 from lodestone.spaces.names import CAPTIONS, TAGS
-from lodestone.store.base import VectorQuery, VectorStore
+from lodestone.store.base import Neighbours, VectorQuery, VectorStore
 
 LEAST_SIMILARITY: Final = 0.6  # benchmarks/learning/exemplars.py
 TAG_WEIGHT: Final = 0.5  # weight of a tag that matches the whole query: as that of a caption with similarity .8
 _CAPTIONS_A_PICTURE: Final = 5  # captions fetched per picture at first
+_MOST_REMEMBERED: Final = 100_000  # captions
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,6 +76,9 @@ class Exemplar(Generator):
         self._text_encoder = text_encoder
         self._least = least_similarity
         self._tags = tags
+        # Caption id -> its picture, and its text. An id is made of both, so neither changes. Others go on reading former ones.
+        self._owners: dict[str, str] = {}
+        self._texts: dict[str, str] = {}
 
     async def warm_up(self) -> None:
         """Do nothing: the query's vector comes with the request."""
@@ -105,7 +109,7 @@ class Exemplar(Generator):
             return []
         images = [match.image_id for match in matches]
         vectors = self._vectors(images, request.collections)
-        words = self._words(images)
+        words = self._words([match for match in matches if match.caption])
         return [
             Guide(
                 guide_id=f"{self.name}/{number}",
@@ -124,19 +128,34 @@ class Exemplar(Generator):
         if collection is None or vector is None:
             return []
         limit = wanted * _CAPTIONS_A_PICTURE
+        payloads = not self._store.instant(collection)
         while True:
-            query = VectorQuery(vector, limit=limit, filter=request.filter, with_payload=True)
+            query = VectorQuery(vector, limit=limit, filter=request.filter, with_payload=payloads)
             (hits,) = self._store.search(collection, [query])
+            near = [(key, score) for key, score in zip(hits.ids, hits.scores.tolist(), strict=True) if score > self._least]
+            owners = self._owners_of(collection, [key for key, _ in near], hits)
             best: dict[str, _Match] = {}
-            for key, score, payload in zip(hits.ids, hits.scores.tolist(), hits.payloads, strict=True):
-                weight = min(1.0, (score - self._least) / (1 - self._least))
-                if weight > 0:
-                    image_id = str(payload["image"])
+            for key, score in near:
+                image_id, weight = owners.get(key), min(1.0, (score - self._least) / (1 - self._least))
+                if image_id is not None and weight > 0:
                     best.setdefault(image_id, _Match(image_id, weight, caption=key, similarity=score))
             # A picture with many captions must not displace another guide, or several rounds would differ from one.
             if len(best) >= wanted or len(hits) < limit or hits.scores[-1] <= self._least:
                 return list(best.values())[:wanted]
             limit *= 2
+
+    def _owners_of(self, collection: str, captions: list[str], hits: Neighbours) -> dict[str, str]:
+        """Return caption id -> picture of captions that were found; without those that were removed meanwhile."""
+        if hits.payloads:
+            return {key: str(payload["image"]) for key, payload in zip(hits.ids, hits.payloads, strict=True)}
+        known = self._owners
+        new = [key for key in captions if key not in known]
+        if new:
+            points = self._store.retrieve(collection, new)
+            if len(known) + len(new) > _MOST_REMEMBERED:
+                known = self._owners = {key: known[key] for key in captions if key in known}
+            known.update((key, str(payload["image"])) for key, payload in zip(points.ids, points.payloads, strict=True))
+        return {key: known[key] for key in captions if key in known}
 
     def _tagged(self, request: GuideRequest, wanted: int) -> list[_Match]:
         """Return the `wanted` pictures with the nearest tags, best first."""
@@ -155,18 +174,25 @@ class Exemplar(Generator):
         vectors: dict[str, dict[str, NDArray[np.float32]]] = {}
         for space, collection in collections.items():
             if space not in (CAPTIONS, TAGS):
-                points = self._store.retrieve(collection, image_ids)
+                points = self._store.retrieve(collection, image_ids, with_payload=False)
                 for row, image_id in enumerate(points.ids):
                     vectors.setdefault(image_id, {})[collection] = points.vectors[row]
         return vectors
 
-    def _words(self, image_ids: list[str]) -> dict[str, str]:
+    def _words(self, matches: list[_Match]) -> dict[str, str]:
         """Return caption id -> the caption's text."""
-        return {
-            caption_id(image_id, caption.source, caption.text): caption.text
-            for image_id, captions in self._catalog.captions(image_ids).items()
-            for caption in captions
-        }
+        texts = self._texts
+        new = [match.image_id for match in matches if match.caption not in texts]
+        if new and len(texts) > _MOST_REMEMBERED:
+            texts = self._texts = {}
+            new = [match.image_id for match in matches]
+        if new:
+            texts.update(
+                (caption_id(image_id, caption.source, caption.text), caption.text)
+                for image_id, captions in self._catalog.captions(new).items()
+                for caption in captions
+            )
+        return {match.caption: texts.get(match.caption, "") for match in matches}
 
 
 def _merged(captioned: list[_Match], tagged: list[_Match]) -> list[_Match]:

@@ -98,7 +98,15 @@ def searches_of(
     trusted = {guide.guide_id: guide.weight if settings.words else 1.0 for guide in guides}
     share = settings.guide_weight / max(1.0, sum(trusted.values()))
     return [
-        ListSearch(guide.guide_id, space, collection, weight, vector, depth=settings.guide_depth)
+        ListSearch(
+            guide.guide_id,
+            space,
+            collection,
+            weight,
+            vector,
+            depth=settings.guide_depth,
+            recurring=guide.pixels is None,  # a picture of the collection
+        )
         for guide in guides
         for space, collection in spaces.items()
         if (vector := vectors[guide.guide_id].get(collection)) is not None

@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 from lodestone.store.base import Filter, HasId, Neighbours, PointBatch, VectorQuery, Vectors
 from lodestone.store.checks import check_ids
 from lodestone.store.edge.columns import FilterColumns, Mask
+from lodestone.store.edge.kept_answers import KeptAnswers
 from lodestone.store.edge.matrix_view import Rows, SharedProducts, View
 
 _FIRST_BLOCK: Final = 1_024
@@ -51,6 +52,7 @@ class VectorMatrix:
         self._longest = 0.0 if vectors is None else _longest(vectors)
         self._lock = threading.Lock()
         self._shared = SharedProducts()
+        self._kept = KeptAnswers()
         self.writes = 0
 
     def __len__(self) -> int:
@@ -101,13 +103,17 @@ class VectorMatrix:
         answers: list[Neighbours | None] = [None] * len(queries)
         for filter_, numbers in _by_filter(queries).items():
             with self._lock:
-                view = self._view()
+                view, writes = self._view(), self.writes
                 selected = self._selected(filter_, len(view))
             if selected is None:
                 continue
             rows, mask = selected
-            for start in range(0, len(numbers), view.at_once):
-                batch = numbers[start : start + view.at_once]
+            if filter_ is None:
+                for number in numbers:
+                    answers[number] = self._kept.find(queries[number], vectors[number], writes)
+            left = [number for number in numbers if answers[number] is None]
+            for start in range(0, len(left), view.at_once):
+                batch = left[start : start + view.at_once]
                 if rows is not None:
                     found = [rows] * len(batch)
                 else:
@@ -116,7 +122,9 @@ class VectorMatrix:
                     chosen = _candidates(view, mask, [queries[i].limit for i in batch], stacked, products)
                     found = [self._by_id(candidates) for candidates in chosen]
                 for number, candidates in zip(batch, found, strict=True):
-                    answers[number] = self._ranked(view, candidates, vectors[number], queries[number].limit)
+                    answer = answers[number] = self._ranked(view, candidates, vectors[number], queries[number].limit)
+                    if filter_ is None:
+                        self._kept.keep(queries[number], vectors[number], writes, answer)
         return answers
 
     def snapshot(self) -> tuple[list[str], Vectors, dict[str, dict[str, Any]]] | None:

@@ -150,6 +150,9 @@ async def test_without_captions_nothing_is_touched():
 
 async def test_a_store_that_is_late_ends_at_the_deadline(store, catalog):
     class Slow:
+        def instant(self, name):
+            return store.instant(name)
+
         def search(self, name, queries):
             time.sleep(0.5)
             return store.search(name, queries)

@@ -494,3 +494,34 @@ def test_a_shared_multiplication_that_fails_leaves_the_others_their_own(monkeypa
         go_on.set()
         ended = [call.exception(60) for call in calls]
     assert sorted(map(type, ended), key=str) == [MemoryError, type(None), type(None)]
+
+
+def test_answers_to_queries_that_recur_are_kept_until_something_is_written(monkeypatch: pytest.MonkeyPatch) -> None:
+    matrix = VectorMatrix(DIM, FilterColumns({}))
+    matrix.put(POINTS)
+    multiplied = []
+    products = SharedProducts.products
+    monkeypatch.setattr(
+        SharedProducts, "products", lambda self, view, vectors: multiplied.append(len(vectors)) or products(self, view, vectors)
+    )
+    vectors = [POINTS.vectors[row] for row in range(3)]
+
+    def ask(*, recurring: bool, limit: int = 5) -> list[tuple[tuple[str, ...], list[float]]]:
+        queries = [VectorQuery(vector, limit=limit, recurring=recurring) for vector in vectors]
+        found = matrix.search(queries, vectors)
+        return [(one.ids, one.scores.tolist()) for one in found if one is not None]
+
+    plain = ask(recurring=False)
+    assert ask(recurring=True) == plain
+    assert ask(recurring=True) == plain
+    assert multiplied == [3, 3], "the last call multiplied nothing"
+    assert ask(recurring=False) == plain
+    assert multiplied == [3, 3, 3], "what is not said to recur is not looked up"
+    assert [len(ids) for ids, _ in ask(recurring=True, limit=7)] == [7, 7, 7]
+    nearest = plain[0][0][0]
+    matrix.remove([nearest])
+    after = ask(recurring=True)
+    assert nearest not in after[0][0]
+    assert after == ask(recurring=False)
+    matrix.put(PointBatch([nearest], POINTS.vectors[:1], [{}]))
+    assert ask(recurring=True)[0][0][0] == nearest
