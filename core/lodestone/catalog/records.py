@@ -85,6 +85,13 @@ class ImageRecord:
     metadata_version: int = 0
 
 
+class WaitingPicture(NamedTuple):
+    """What the planning of slices needs to know of a picture; as in `ImageRecord`."""
+
+    image_id: str
+    hash: str
+
+
 class PlannedPicture(NamedTuple):
     """What a worker needs to know of a picture in order to embed it; as in `ImageRecord`."""
 

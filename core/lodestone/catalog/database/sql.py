@@ -47,6 +47,33 @@ def upsert(connection: Connection, table: Table, rows: Sequence[Mapping[str, Any
         connection.execute(_upsert(connection.dialect.name, table), [dict(row) for row in rows])
 
 
+def insert_rows(
+    connection: Connection, columns: Sequence[Column[Any]], rows: Sequence[Sequence[Any]], *, ignoring: bool = False
+) -> int:
+    """Insert many rows into one table without SQLAlchemy looking at each value, and return how many were new.
+
+    Args:
+        connection: Of a transaction that writes.
+        columns: Columns of one table: texts, integers and floats. Values are given to the driver as they are.
+        rows: The values of `columns` of each row, in this order.
+        ignoring: Whether a row whose key exists is skipped; otherwise it is an error.
+    """
+    names, table = tuple(column.name for column in columns), columns[0].table.name
+    into = f"INSERT INTO {table} ({', '.join(names)})"
+    conflict = " ON CONFLICT DO NOTHING" if ignoring else ""
+    if connection.dialect.name == "postgresql":
+        new = 0
+        arrays = ", ".join(f"%s::{_postgres_type(column)}[]" for column in columns)
+        for chunk in chunks(rows, _MOST_VALUES):
+            statement = f"{into} SELECT * FROM unnest({arrays}){conflict}"  # noqa: S608 - names of ours
+            new += connection.exec_driver_sql(statement, tuple(map(list, zip(*chunk, strict=True)))).rowcount
+        return new
+    if not rows:
+        return 0
+    statement = f"{into} VALUES ({', '.join('?' * len(names))}){conflict}"
+    return connection.exec_driver_sql(statement, [tuple(row) for row in rows]).rowcount
+
+
 def update_rows(
     connection: Connection, key: Column[Any], columns: Sequence[Column[Any]], rows: Sequence[Sequence[Any]]
 ) -> None:

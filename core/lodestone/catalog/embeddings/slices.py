@@ -25,7 +25,7 @@ from sqlalchemy import (
 )
 
 from lodestone.catalog import tables
-from lodestone.catalog.database.sql import chunks, insert_ignoring, update_rows
+from lodestone.catalog.database.sql import chunks, insert_ignoring, insert_rows, update_rows
 from lodestone.catalog.embeddings.slice_parts import COLUMNS, LIVE, LIVING, ORDER, PartRows, refresh_parts, save_receipts
 from lodestone.catalog.pictures.images import IMAGE_COLUMNS, image_record
 from lodestone.catalog.records import ImageFields, ImageRecord, ImageState, PlannedPicture, Receipt, SliceRecord
@@ -41,7 +41,7 @@ class SliceRows(PartRows):
             CatalogError: A member is unknown, or a slice id exists already.
         """
         members = [
-            {"slice_id": record.slice_id, "image_id": image_id, "position": position}
+            (record.slice_id, image_id, position)
             for record, image_ids in planned
             for position, image_id in enumerate(image_ids)
         ]
@@ -50,9 +50,9 @@ class SliceRows(PartRows):
             first = connection.execute(select(func.coalesce(func.max(tables.slices.c.seq), 0) + 1)).scalar_one()
             rows = [asdict(record) | {"seq": first + place} for place, (record, _) in enumerate(planned)]
             connection.execute(insert(tables.slices), rows)
-            if members:
-                connection.execute(insert(tables.slice_members), members)
-                update_rows(connection, _IMAGES.image_id, [_IMAGES.slice_id], [(m["image_id"], m["slice_id"]) for m in members])
+            insert_rows(connection, (_MEMBERS.slice_id, _MEMBERS.image_id, _MEMBERS.position), members)
+            slices_of = [(image_id, slice_id) for slice_id, image_id, _ in members]
+            update_rows(connection, _IMAGES.image_id, [_IMAGES.slice_id], slices_of)
 
         if planned:
             self._write(change)

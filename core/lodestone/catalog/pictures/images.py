@@ -18,10 +18,10 @@ from sqlalchemy import ColumnElement, Connection, Row, Update, bindparam, delete
 
 from lodestone.catalog import tables
 from lodestone.catalog.database.engine import CatalogBase
-from lodestone.catalog.database.sql import chunks, insert_ignoring
+from lodestone.catalog.database.sql import chunks, insert_rows
 from lodestone.catalog.identity import mint_image_id
 from lodestone.catalog.pictures.deletions import lift, mark_deleted
-from lodestone.catalog.records import ImageRecord, ImageState
+from lodestone.catalog.records import ImageRecord, ImageState, WaitingPicture
 from lodestone.catalog.use.tags import queue_tagged
 from lodestone.errors import NotFoundError
 
@@ -80,12 +80,12 @@ class ImageRows(CatalogBase):
                     break
         return page
 
-    def images_without_slice(self, corpus_id: str) -> Iterator[ImageRecord]:
+    def images_without_slice(self, corpus_id: str) -> Iterator[WaitingPicture]:
         """Yield pending pictures of a corpus that are in no slice, by root and uri, read a page at a time."""
         images = tables.images
         is_waiting = (images.c.corpus_id == corpus_id, images.c.state == ImageState.PENDING, images.c.slice_id.is_(None))
-        query = select(*IMAGE_COLUMNS).where(*is_waiting)
-        return map(image_record, self._streamed(query, (images.c.root_id, images.c.uri)))
+        query = select(images.c.image_id, images.c.hash, images.c.root_id, images.c.uri).where(*is_waiting)
+        return (WaitingPicture(row[0], row[1]) for row in self._streamed(query, (images.c.root_id, images.c.uri)))
 
     def images_by_uri(self, root_id: str, uris: Iterable[str]) -> dict[str, ImageRecord]:
         """Return the pictures of a root by uri, in every state; unknown uris are left out."""
@@ -206,7 +206,7 @@ class ImageRows(CatalogBase):
         """
 
         def change(connection: Connection) -> int:
-            added = insert_ignoring(connection, tables.images, [_row(record) for record in records])
+            added = insert_rows(connection, IMAGE_COLUMNS, [_row(record) for record in records], ignoring=True)
             lift(connection, [record.image_id for record in records if record.state is ImageState.ACTIVE])
             return added
 
@@ -329,10 +329,9 @@ def _value(record: ImageRecord, name: str) -> Any:  # noqa: ANN401 - of any colu
     return record.state.value if name == "state" else getattr(record, name)
 
 
-def _row(record: ImageRecord) -> dict[str, Any]:
-    row = dict(zip(_NAMES, _VALUES(record), strict=True))
-    row["state"] = record.state.value
-    return row
+def _row(record: ImageRecord) -> tuple[Any, ...]:
+    values: tuple[Any, ...] = _VALUES(record)
+    return (*values[:_STATE], record.state.value, *values[_STATE + 1 :])
 
 
 def _states(connection: Connection, image_ids: Iterable[str]) -> dict[str, _FormerRow]:

@@ -10,17 +10,19 @@ import math
 from collections.abc import Container, Iterable, Iterator, Sequence
 from datetime import UTC, datetime
 from itertools import islice
-from typing import Final
+from typing import Final, TypeVar
 from uuid import uuid4
 
 from lodestone.catalog.catalog import Catalog
-from lodestone.catalog.records import ImageRecord, ImageState, Root, SliceRecord
+from lodestone.catalog.records import ImageState, Root, SliceRecord, WaitingPicture
 from lodestone.embeddings.slices import fingerprint
 from lodestone.files.beneath import Boundaries
 from lodestone.imaging.decode import DECODER_VERSION
 from lodestone.indexing.tasks import META_PART, SliceParts, SliceRow, SliceTask
 from lodestone.sources.boundaries import enclosure_of
 from lodestone.sources.locators import locator_of_image
+
+_T = TypeVar("_T")
 
 SMALL_SLICE: Final = 256  # on disks, where a file more costs little and a killed worker should lose little
 LARGE_SLICE: Final = 2048  # in buckets, where each file costs a request and the catalog a row
@@ -42,9 +44,9 @@ def slice_rows(wanted: int, pictures: int, *, in_bucket: bool) -> int:
     return min(max(pictures // _FEWEST_SLICES, SMALL_SLICE), LARGE_SLICE)
 
 
-def cut(images: Iterable[ImageRecord], *, size: int, workers: int) -> Iterator[list[ImageRecord]]:
+def cut(images: Iterable[_T], *, size: int, workers: int) -> Iterator[list[_T]]:
     """Cut pictures into slices of at most `size`; the last few are distributed evenly over `workers`."""
-    held: list[ImageRecord] = []
+    held: list[_T] = []
     tail = size * workers * _TAIL_SLICES
     for image in images:
         held.append(image)
@@ -59,7 +61,7 @@ def cut(images: Iterable[ImageRecord], *, size: int, workers: int) -> Iterator[l
     yield from _evenly(held, count)
 
 
-def _evenly(images: Sequence[ImageRecord], count: int) -> Iterator[list[ImageRecord]]:
+def _evenly(images: Sequence[_T], count: int) -> Iterator[list[_T]]:
     start = 0
     for number in range(count):
         end = start + (len(images) - start) // (count - number)
@@ -87,11 +89,11 @@ def plan_slices(catalog: Catalog, corpus_id: str, *, size: int, workers: int, ag
     return added
 
 
-def _any_of(images: Sequence[ImageRecord], ids: Container[str]) -> bool:
+def _any_of(images: Sequence[WaitingPicture], ids: Container[str]) -> bool:
     return any(image.image_id in ids for image in images)
 
 
-def _planned(corpus_id: str, images: Sequence[ImageRecord], salt: str) -> tuple[SliceRecord, list[str]]:
+def _planned(corpus_id: str, images: Sequence[WaitingPicture], salt: str) -> tuple[SliceRecord, list[str]]:
     rows = [(image.image_id, image.hash) for image in images]
     record = SliceRecord(
         slice_id=str(uuid4()),
