@@ -31,6 +31,7 @@ from functools import partial
 from itertools import islice
 from pathlib import Path
 from typing import NamedTuple
+from uuid import UUID
 
 import psutil
 
@@ -263,7 +264,7 @@ def run_unrecorded(load: LoadTimed, actors: int, pictures: int) -> Middle:
     """Hand out so many pretended pictures whose tasks are made already, drop the receipts, and return the figures."""
     with tempfile.TemporaryDirectory(prefix="lodestone-benchmark-") as scratch:
         parts = SliceParts.of([PretendedGpu(1.0, 1)], NoTexts()).names()
-        token = hash_bytes(_PICTURE)
+        token, corpus_id = hash_bytes(_PICTURE), str(UUID(int=0))
         names = [f"{number // 1000:06d}/{number:09d}.jpg" for number in range(_SLICE)]
         rows = tuple(
             SliceRow(
@@ -272,7 +273,7 @@ def run_unrecorded(load: LoadTimed, actors: int, pictures: int) -> Middle:
             for name in names
         )
         slices = pictures // _SLICE
-        tasks = [SliceTask(f"{number:036d}", "pretended", f"{number:032x}", rows, parts) for number in range(slices)]
+        tasks = [SliceTask(str(UUID(int=number)), corpus_id, f"{number:032x}", rows, parts) for number in range(slices)]
         watched = Watched(RayExecutor(_settings(Path(scratch)), actors, load=load), slices)  # type: ignore[arg-type]
         try:
             for _ in watched.run(tasks):
