@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 from collections import deque
 from collections.abc import Iterable, Iterator
 from pathlib import Path
@@ -13,6 +14,7 @@ from lodestone.catalog.identity import mint_image_id
 from lodestone.catalog.records import ImageRecord, ImageState
 from lodestone.errors import SourceError, WorkerDiedError
 from lodestone.files.opening import open_area
+from lodestone.indexing.embed import slice_batches
 from lodestone.indexing.embed.slice_batches import SliceBatches, SliceBatchLimits
 from lodestone.indexing.embed.slicing import plan_slices
 from lodestone.indexing.heartbeat import Heartbeat
@@ -126,3 +128,21 @@ def test_the_last_slice_that_fails_is_tried_again_after_its_pause(catalog: Catal
 
 def test_the_smallest_pass_that_a_gpu_had_memory_for_is_known(catalog: Catalog, tmp_path: Path) -> None:
     assert embed(catalog, tmp_path, Workers(most_in_pass=64), []).most_in_pass == 64
+
+
+@pytest.mark.parametrize(("many", "frozen"), [(1, True), (1_000_000, False)])
+def test_the_heap_is_frozen_during_a_large_run_alone(
+    catalog: Catalog, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, many: int, *, frozen: bool
+) -> None:
+    monkeypatch.setattr(slice_batches, "_MANY_ROWS", many)
+    counts: list[int] = []
+
+    class Noting(Workers):
+        def _receipt(self) -> SliceReceipt:
+            counts.append(gc.get_freeze_count())
+            return super()._receipt()
+
+    gc.unfreeze()
+    embed(catalog, tmp_path, Noting(), [])
+    assert all(count > 0 for count in counts) is frozen
+    assert gc.get_freeze_count() == 0
