@@ -267,9 +267,7 @@ def run_unrecorded(load: LoadTimed, actors: int, pictures: int) -> Middle:
         token, corpus_id = hash_bytes(_PICTURE), str(UUID(int=0))
         names = [f"{number // 1000:06d}/{number:09d}.jpg" for number in range(_SLICE)]
         rows = tuple(
-            SliceRow(
-                mint_image_id("pretended", "pictures", name), token, f"s3://bucket/pictures/{name}", name, len(_PICTURE), 1
-            )
+            SliceRow(mint_image_id(corpus_id, "pictures", name), token, f"s3://bucket/pictures/{name}", name, len(_PICTURE), 1)
             for name in names
         )
         slices = pictures // _SLICE
