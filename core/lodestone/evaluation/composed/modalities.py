@@ -1,0 +1,175 @@
+"""Modalities of a vector set: vectors compared by cosine, and attributes compared by the share of equal ones."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Final, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from lodestone.errors import InvalidRequestError
+
+Floats = NDArray[np.float32]
+Integers = NDArray[np.int32]
+
+_MOST_COLUMNS: Final = 4096  # of attributes as vectors
+
+
+class Modality(Protocol):
+    """Rows of objects and queries in one modality, and their similarity."""
+
+    @property
+    def name(self) -> str:
+        """Return the modality's name."""
+
+    @property
+    def objects(self) -> int:
+        """Return the number of objects."""
+
+    @property
+    def queries(self) -> int:
+        """Return the number of queries."""
+
+    @property
+    def widths(self) -> tuple[int, int]:
+        """Return the number of columns of objects and of queries."""
+
+    def similarities(self, query: int) -> Floats | None:
+        """Return (objects,) float32: the similarity of a query with each object, NaN where one lacks the modality.
+
+        None if the query lacks the modality.
+        """
+
+    def of_object(self, place: int) -> Modality:
+        """Return the modality with one object alone."""
+
+    def columns(self) -> tuple[Floats, Floats, NDArray[np.float64]]:
+        """Return vectors whose inner products are the similarities.
+
+        Returns:
+            (objects, dim) and (queries, dim) float32, L2-normalised or zero where the modality is missing, and (queries,)
+            float64, by which the inner products of each query are multiplied.
+        """
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class VectorModality:
+    """Holds a modality of vectors, compared by cosine.
+
+    Attributes:
+        name: The modality's name.
+        base: (objects, dim) float32, L2-normalised; zero where an object lacks it.
+        asked: (queries, dim) float32, L2-normalised; zero where a query lacks it.
+    """
+
+    name: str
+    base: Floats
+    asked: Floats
+
+    @property
+    def objects(self) -> int:
+        """Return the number of objects."""
+        return len(self.base)
+
+    @property
+    def queries(self) -> int:
+        """Return the number of queries."""
+        return len(self.asked)
+
+    @property
+    def widths(self) -> tuple[int, int]:
+        """Return the number of columns of objects and of queries."""
+        return self.base.shape[1], self.asked.shape[1]
+
+    def similarities(self, query: int) -> Floats | None:
+        """Return the cosines of a query with the objects, as `Modality.similarities` says."""
+        vector = self.asked[query]
+        if not vector.any():
+            return None
+        similarities: Floats = self.base @ vector
+        lacking = np.flatnonzero(similarities == 0)
+        similarities[lacking[~self.base[lacking].any(1)]] = np.nan
+        return similarities
+
+    def of_object(self, place: int) -> VectorModality:
+        """Return the modality with one object alone."""
+        return replace(self, base=self.base[place : place + 1])
+
+    def columns(self) -> tuple[Floats, Floats, NDArray[np.float64]]:
+        """Return the vectors themselves."""
+        return self.base, self.asked, np.ones(len(self.asked))
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class AttributeModality:
+    """Holds a modality of attributes, compared by the share of equal ones.
+
+    Attributes:
+        name: The modality's name.
+        base: (objects, attributes) int32.
+        asked: (queries, attributes) int32.
+        skipped: Value of an attribute that a query leaves open, which never counts as equal; None if there is none. The share
+            is of all attributes even so, as in the published code.
+    """
+
+    name: str
+    base: Integers
+    asked: Integers
+    skipped: int | None = None
+
+    @property
+    def objects(self) -> int:
+        """Return the number of objects."""
+        return len(self.base)
+
+    @property
+    def queries(self) -> int:
+        """Return the number of queries."""
+        return len(self.asked)
+
+    @property
+    def widths(self) -> tuple[int, int]:
+        """Return the number of columns of objects and of queries."""
+        return self.base.shape[1], self.asked.shape[1]
+
+    def similarities(self, query: int) -> Floats | None:
+        """Return the share of equal attributes, as `Modality.similarities` says; only a query may lack the modality."""
+        named = np.ones(self.asked.shape[1], bool) if self.skipped is None else self.asked[query] != self.skipped
+        if not named.any():
+            return None
+        equal = (self.base[:, named] == self.asked[query, named]).sum(1)
+        share: Floats = (equal / self.base.shape[1]).astype(np.float32)
+        return share
+
+    def of_object(self, place: int) -> AttributeModality:
+        """Return the modality with one object alone."""
+        return replace(self, base=self.base[place : place + 1])
+
+    def columns(self) -> tuple[Floats, Floats, NDArray[np.float64]]:
+        """Return one column for each value of each attribute.
+
+        Raises:
+            InvalidRequestError: there are too many values.
+        """
+        values = [np.unique(column) for column in self.base.T]
+        dim = sum(map(len, values))
+        if dim > _MOST_COLUMNS:
+            raise InvalidRequestError(
+                f"{self.name} has {dim:,} values, and an index holds one column for each of at most {_MOST_COLUMNS:,}",
+                hint="use --store exact",
+            )
+        base = np.zeros((len(self.base), dim), np.float32)
+        asked = np.zeros((len(self.asked), dim), np.float32)
+        first = 0
+        for number, known in enumerate(values):
+            base[np.arange(len(base)), first + np.searchsorted(known, self.base[:, number])] = 1
+            wanted = self.asked[:, number]
+            places = np.minimum(np.searchsorted(known, wanted), len(known) - 1)
+            counts = (known[places] == wanted) & (wanted != self.skipped if self.skipped is not None else True)
+            asked[np.flatnonzero(counts), first + places[counts]] = 1
+            first += len(known)
+        lengths = np.linalg.norm(asked, axis=1).astype(np.float64)
+        scale = np.sqrt(self.base.shape[1])
+        asked = np.divide(asked, lengths[:, None], out=np.zeros_like(asked), where=lengths[:, None] > 0)
+        return (base / scale).astype(np.float32), asked.astype(np.float32), lengths / scale
