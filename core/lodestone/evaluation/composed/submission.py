@@ -43,10 +43,12 @@ def write_submissions(composed: ComposedSet, rankings: Sequence[Sequence[str] | 
             for query, ranked in zip(composed.queries, rankings, strict=True)
         ]
         files = {
-            f"cirr_{composed.split}_recall.json": head | _results(composed, rankings),
-            f"cirr_{composed.split}_recall_subset.json": head
-            | {"metric": _SUBSET}
-            | _results(composed, subsets, wanted=_OF_SUBSET),
+            f"cirr_{composed.split}_recall.json": {**head, **_results(composed, rankings)},
+            f"cirr_{composed.split}_recall_subset.json": {
+                **head,
+                "metric": _SUBSET,
+                **_results(composed, subsets, wanted=_OF_SUBSET),
+            },
         }
     paths = []
     try:
