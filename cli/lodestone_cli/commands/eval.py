@@ -2,10 +2,6 @@
 
 from __future__ import annotations
 
-import tempfile
-import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -13,21 +9,18 @@ import typer
 
 from lodestone.evaluation.datasets.registry import BENCHMARKS
 from lodestone_cli.command_context import CommandContext, printable
+from lodestone_cli.commands.eval_composed import app as composed_app
+from lodestone_cli.evaluating import check_report, evaluation_home, index_here, shown_answers
 from lodestone_cli.options import Output, OutputOption, ProfileOption
 
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from lodestone.evaluation.ask import QueryProgressCallback
     from lodestone.evaluation.baselines import LanguageModel
     from lodestone.evaluation.datasets.base import EvalSet
     from lodestone.evaluation.report import Comparison, EvalReport
     from lodestone.evaluation.run import EvalOptions
-    from lodestone.home.runtime import Runtime
-    from lodestone.indexing.progress import Progress
-    from lodestone.indexing.run.report import IndexReport
 
-_LINE_SECONDS = 5.0  # between lines of progress where there is no terminal
 _REMARKS = 3  # shown of a configuration
 _NAME_WIDTH = 20
 _WIDE = 90  # columns of a terminal that show R@10 and hit@1 as well
@@ -118,7 +111,7 @@ def _evaluate(
         from lodestone.evaluation.selection import QuerySelection, select
 
         report = report.expanduser() if report else None
-        _check_report(report, plots=plots)
+        check_report(report, plots=plots)
         selection = QuerySelection(limit=limit, sample=sample, captioned=captioned, seed=seed)
         options = EvalOptions(
             selection=selection,
@@ -134,7 +127,7 @@ def _evaluate(
         evalset = select(read_benchmark(name, data, split=split), selection)
         for what, count in evalset.skipped.items():
             context.messages.print(printable(f"note: left out: {count:,} {what}"), markup=False)
-        with _home(home) as folder:
+        with evaluation_home(home) as folder:
             found = _run(context, evalset, options, folder)
         written = _write(found, report, plots=plots) if report is not None else []
         context.emit(found.model_dump(mode="json"), lambda console: _print(console, found, written))
@@ -164,6 +157,7 @@ def _compare(
 
 for _name, _benchmark in BENCHMARKS.items():
     app.command(_name, help=_benchmark.about)(_evaluate)
+app.add_typer(composed_app)
 
 
 def _run(context: CommandContext, evalset: EvalSet, options: EvalOptions, home: Path) -> EvalReport:
@@ -175,83 +169,9 @@ def _run(context: CommandContext, evalset: EvalSet, options: EvalOptions, home: 
     settings = evaluation_settings(context.loaded.settings, home, temporary=options.temporary)
     with Runtime.open(settings, purpose=context.purpose) as runtime:
         with shown_progress(context) as progress:
-            indexed = index_set(runtime, evalset, index=_index, progress=progress)
-        with _shown_answers(context) as report_progress:
+            indexed = index_set(runtime, evalset, index=index_here, progress=progress)
+        with shown_answers(context) as report_progress:
             return evaluate(runtime, evalset, indexed, options, report_progress=report_progress)
-
-
-def _index(runtime: Runtime, folder: Path, corpus: str, progress: Progress) -> IndexReport:
-    from lodestone_jobs.index import run_index
-
-    return run_index(runtime, [folder], corpus=corpus, progress=progress)
-
-
-@contextmanager
-def _home(home: Path | None) -> Iterator[Path]:
-    """Yield the home that was given, or a temporary one that is deleted afterwards."""
-    if home is not None:
-        yield home
-        return
-    with tempfile.TemporaryDirectory(prefix="lodestone-eval-", ignore_cleanup_errors=True) as folder:
-        yield Path(folder)
-
-
-@contextmanager
-def _shown_answers(context: CommandContext) -> Iterator[QueryProgressCallback]:
-    """Show progress while queries are asked: one bar for each configuration on a terminal, lines elsewhere."""
-    console = context.messages
-    if not console.is_terminal:
-        due = 0.0
-
-        def line(stage: str, done: int, total: int) -> None:
-            nonlocal due
-            if context.output is Output.HUMAN and (done == total or time.monotonic() >= due):
-                due = time.monotonic() + _LINE_SECONDS
-                console.print(f"asking {stage} {done:,}/{total:,}", markup=False)
-
-        yield line
-        return
-    from rich.progress import (
-        BarColumn,
-        MofNCompleteColumn,
-        Progress,
-        TaskID,
-        TextColumn,
-        TimeElapsedColumn,
-        TimeRemainingColumn,
-    )
-
-    columns = (TextColumn("asking {task.description:<22}", markup=False), BarColumn(), MofNCompleteColumn())
-    bars = Progress(*columns, TimeElapsedColumn(), TimeRemainingColumn(), console=console, transient=True)
-    tasks: dict[str, TaskID] = {}
-
-    def bar(stage: str, done: int, total: int) -> None:
-        if stage not in tasks:
-            tasks[stage] = bars.add_task(stage, total=total)
-        bars.update(tasks[stage], completed=done)
-
-    with bars:
-        yield bar
-
-
-def _check_report(folder: Path | None, *, plots: bool) -> None:
-    """Check before a long run that its report can be written and drawn."""
-    from lodestone.errors import InvalidRequestError
-
-    if folder is None:
-        if plots:
-            raise InvalidRequestError("--plots says what to draw, not where", hint="add --report FOLDER")
-        return
-    if plots:
-        from lodestone.evaluation.plots import require_matplotlib
-
-        require_matplotlib()
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise InvalidRequestError(
-            f"cannot write into {str(folder)!r}: {error.strerror}", hint="give another folder to --report"
-        ) from error
 
 
 def _write(report: EvalReport, folder: Path, *, plots: bool) -> list[Path]:

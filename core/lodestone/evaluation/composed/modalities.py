@@ -44,6 +44,9 @@ class Modality(Protocol):
     def of_object(self, place: int) -> Modality:
         """Return the modality with one object alone."""
 
+    def of_queries(self, queries: list[int]) -> Modality:
+        """Return the modality with these queries alone."""
+
     def columns(self) -> tuple[Floats, Floats, NDArray[np.float64]]:
         """Return vectors whose inner products are the similarities.
 
@@ -96,6 +99,10 @@ class VectorModality:
         """Return the modality with one object alone."""
         return replace(self, base=self.base[place : place + 1])
 
+    def of_queries(self, queries: list[int]) -> VectorModality:
+        """Return the modality with these queries alone."""
+        return replace(self, asked=self.asked[queries])
+
     def columns(self) -> tuple[Floats, Floats, NDArray[np.float64]]:
         """Return the vectors themselves."""
         return self.base, self.asked, np.ones(len(self.asked))
@@ -145,6 +152,10 @@ class AttributeModality:
     def of_object(self, place: int) -> AttributeModality:
         """Return the modality with one object alone."""
         return replace(self, base=self.base[place : place + 1])
+
+    def of_queries(self, queries: list[int]) -> AttributeModality:
+        """Return the modality with these queries alone."""
+        return replace(self, asked=self.asked[queries])
 
     def columns(self) -> tuple[Floats, Floats, NDArray[np.float64]]:
         """Return one column for each value of each attribute.

@@ -46,8 +46,8 @@ class VectorSet:
     name: str
     modalities: tuple[Modality, ...]
     composition: Floats | None = None
-    truths: tuple[Integers, ...] | None = None
-    excluded: tuple[Integers, ...] | None = None
+    truths: Sequence[Integers] | None = None
+    excluded: Sequence[Integers] | None = None
     equally_right: bool = False
 
     @property

@@ -1,0 +1,83 @@
+"""Tables of evaluations of composed queries on the terminal."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from lodestone_cli.command_context import printable
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from lodestone.evaluation.composed.ann_report import AnnReport
+    from lodestone.evaluation.composed.answers import ComposedReport
+
+_NAME_WIDTH: Final = 24
+_GROUPS: Final = 14  # rows of labels on the screen
+
+
+def print_composed(console: Console, reports: list[ComposedReport], written: list[Path]) -> None:
+    """Print a row a method with the means over all queries, then the labels of the last method."""
+    from rich.table import Table
+
+    if reports:
+        last = reports[-1]
+        console.print(
+            f"{last.benchmark}{f' ({last.split})' if last.split else ''}: {len(last.queries):,} queries over {last.pictures:,} "
+            "pictures; means with 95% intervals of the first metric",
+            markup=False,
+        )
+        metrics = list(last.values)
+        rows = [(one.method, one.groups[0]) for one in reports]
+        rows += [(f"  {group.name}", group) for group in last.groups[1:_GROUPS]]
+        table = Table(box=None, pad_edge=False)
+        table.add_column("", no_wrap=True, min_width=_NAME_WIDTH)
+        for metric in ("n", *metrics):
+            table.add_column(metric, justify="right", no_wrap=True)
+        for name, group in rows:
+            values = [group.metrics[metric] for metric in metrics if metric in group.metrics]
+            cells = [str(value) if number == 0 else f"{value.mean:.3f}" for number, value in enumerate(values)]
+            table.add_row(name, f"{group.queries:,}", *cells)
+        console.print(table, markup=False)
+        if squares := last.settings.get("weights"):
+            console.print(f"weights: {', '.join(f'{name} {value:.3g}' for name, value in squares.items())}", markup=False)
+        for code, count in last.failures.items():
+            console.print(f"note: {count:,} queries failed: {code}", style="yellow", markup=False)
+    for path in written:
+        console.print(printable(f"wrote {path}"), style="dim", markup=False)
+
+
+def print_ann(console: Console, found: AnnReport, written: list[Path]) -> None:
+    """Print a table for each of the paper's tables and curves."""
+    from rich.table import Table
+
+    chosen = ", chosen on other queries" if found.chosen else ""
+    console.print(
+        f"{found.vectors}: {found.queries:,} queries over {found.objects:,} objects; weights "
+        f"{', '.join(f'{name} {weight:.3g}' for name, weight in zip(found.modalities, found.weights, strict=True))}{chosen}",
+        markup=False,
+    )
+    for title in dict.fromkeys(row.table for row in found.rows):
+        table = Table(title=title, title_justify="left", title_style="", box=None, pad_edge=False)
+        table.add_column("", no_wrap=True, min_width=_NAME_WIDTH)
+        for column in ("l", "metric", "recall", "SME", "similarity", "queries/s"):
+            table.add_column(column, justify="right", no_wrap=True)
+        for row in found.rows:
+            if row.table == title:
+                about = row.about or ("/".join(f"{weight:.2g}" for weight in row.weights) if title == "weights" else "")
+                table.add_row(
+                    f"{row.method} {about}".strip(),
+                    "" if row.effort is None else f"{row.effort:,}",
+                    f"recall@{row.k}({row.wanted})",
+                    str(row.recall),
+                    "" if row.error is None else f"{row.error.mean:.4f}",
+                    " ".join("-" if value is None else f"{value:.3f}" for value in row.similarity),
+                    f"{row.queries_per_second:,.0f}",
+                )
+        console.print()
+        console.print(table, markup=False)
+    for note in found.notes:
+        console.print(printable(f"note: {note}"), style="yellow", markup=False)
+    for path in written:
+        console.print(printable(f"wrote {path}"), style="dim", markup=False)
