@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 from lodestone import __version__
 from lodestone.errors import InvalidRequestError
 from lodestone.evaluation.composed.ann_report import AnnOptions, AnnReport, AnnRow, Table
+from lodestone.evaluation.composed.exact_methods import AbandoningJoint
 from lodestone.evaluation.composed.metrics import recall_at, similarity_error
 from lodestone.evaluation.composed.modalities import VectorModality
 from lodestone.evaluation.composed.vector_search import (
@@ -80,7 +81,7 @@ def evaluate_vectors(
     if vectors.truths is None:
         notes.append("there is no _gt.ivecs: right objects are those of the highest joint similarity, found by brute force")
         vectors = with_joint_truth(vectors, weights, asked, max(options.ks))
-    bench = _Bench(options, asked, report_progress or (lambda _: None))
+    bench = _Bench(options, asked, report_progress or (lambda _: None), notes)
     rows = [
         *bench.curves(vectors, weights, open_store),
         *bench.single_modalities(vectors),
@@ -117,6 +118,7 @@ class _Bench:
     options: AnnOptions
     asked: Sequence[int]
     report_progress: Callable[[str], None]
+    notes: list[str]
     store: str = "exact"
 
     def curves(self, vectors: VectorSet, weights: NDArray[np.float64], open_store: OpenStore | None) -> Iterator[AnnRow]:
@@ -173,7 +175,12 @@ class _Bench:
         self, vectors: VectorSet, weights: NDArray[np.float64], open_store: OpenStore | None
     ) -> Iterator[list[VectorSearch]]:
         composed = vectors.composition is not None
-        methods: list[VectorSearch] = [ExactJoint(vectors, weights), ExactStreams(vectors)]
+        methods: list[VectorSearch] = [ExactJoint(vectors, weights)]
+        try:
+            methods.append(AbandoningJoint(vectors, weights))
+        except InvalidRequestError as error:  # attributes of more values than columns are held for
+            self.notes.append(f"early abandoning is not measured: {error.message}")
+        methods.append(ExactStreams(vectors))
         if composed:
             methods.append(ExactEmbedding(vectors))
         if open_store is None:

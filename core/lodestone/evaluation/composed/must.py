@@ -1,7 +1,7 @@
 """Evaluation of composed queries over a benchmark's pictures (`lodestone eval must`): MUST, its parts and its baselines.
 
-Each modality alone, equal weights, weights that were chosen on other queries, joint embedding and merged streams answer the
-same queries by exact search, and are measured by the metrics that the benchmark publishes.
+Each modality alone, equal weights, weights that were chosen on other queries, other rules than the sum, joint embedding and
+merged streams answer the same queries by exact search, and are measured by the metrics that the benchmark publishes.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ import numpy as np
 
 from lodestone.errors import InvalidRequestError
 from lodestone.evaluation.composed.answers import ComposedReport, evaluate_composed, rank_all
+from lodestone.evaluation.composed.exact_methods import RankedByRule
 from lodestone.evaluation.composed.pictures import EmbeddedSet, ExcludedPlaces
 from lodestone.evaluation.composed.vector_search import ExactEmbedding, ExactJoint, ExactStreams, VectorSearch
 from lodestone.evaluation.composed.vector_sets import weights_of
@@ -21,6 +22,7 @@ from lodestone.evaluation.composed.weight_choice import choose_weights, halves
 
 CANDIDATES: Final = 1_000  # of each stream
 _K: Final = 10  # results that choose weights
+_RULES: Final = ("product", "harris", "basic")
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,7 +32,7 @@ class MustOptions:
     Attributes:
         weights: Weight (square) of each modality; None to choose them on half of the queries and to measure the other half.
         metrics: Names of metrics; empty for those of the benchmark.
-        candidates: Candidates of each of the merged streams.
+        candidates: Candidates of each of the merged streams, and of joint search that a rule ranks again.
         seed: Seed of the halves.
     """
 
@@ -78,6 +80,9 @@ def evaluate_must(
     methods.append(("MR", ExactStreams(vectors), []))
     equal = np.full(count, 1 / count)
     methods.append(("MUST, equal weights", ExactJoint(vectors, equal), equal.tolist()))
+    for rule in _RULES:  # as published, without weights
+        by_rule = RankedByRule(vectors, equal, rule, seed=options.seed)
+        methods.append((by_rule.name, by_rule, equal.tolist()))
     methods.append((f"MUST, {about}", ExactJoint(vectors, weights), weights.tolist()))
     reports = []
     for name, method, squares in methods:

@@ -9,6 +9,7 @@ from lodestone.composed.joint import JointPart, scores
 from lodestone.errors import InvalidRequestError
 from lodestone.evaluation.composed.ann import evaluate_vectors
 from lodestone.evaluation.composed.ann_report import AnnOptions
+from lodestone.evaluation.composed.exact_methods import AbandoningJoint, RankedByRule
 from lodestone.evaluation.composed.modalities import AttributeModality, VectorModality
 from lodestone.evaluation.composed.semi_synthetic import SemiSynthetic, write_semi_synthetic
 from lodestone.evaluation.composed.vector_search import (
@@ -91,6 +92,39 @@ def test_one_graph_of_equal_weights_answers_every_weighting(lacking: bool, store
         ]
         assert np.mean(overlap) >= 0.95, squares
     store.close()
+
+
+@pytest.mark.parametrize("lacking", [False, True])
+def test_early_abandoning_finds_what_brute_force_finds(lacking: bool) -> None:
+    vectors = _set(lacking=lacking)
+    for squares in ((1, 1, 1), (0.9, 0.05, 0.05), (0, 1, 1)):
+        weights = weights_of(vectors, squares)
+        exact, abandoning = ExactJoint(vectors, weights), AbandoningJoint(vectors, weights)
+        for query in range(vectors.queries):
+            scored = joint_scores(vectors, weights, query)
+            assert scored[abandoning.search(query, 10, 0)] == pytest.approx(scored[exact.search(query, 10, 0)], abs=1e-5)
+
+
+def test_a_rule_ranks_the_candidates_of_the_sum_again() -> None:
+    picture = np.array([[1, 0], [0.6, 0.8], [0, 1]], np.float32)
+    words = np.array([[0, 1], [0.8, 0.6], [1, 0]], np.float32)
+    vectors = VectorSet(
+        "hand", (VectorModality("modality1", picture, picture[:1]), VectorModality("modality2", words, words[2:]))
+    )
+    equal = weights_of(vectors, (1, 1))
+    # similarities: (1, 0), (.6, .8), (0, 1): the sum orders 1, 0, 2, and only object 1 has a product
+    assert ExactJoint(vectors, equal).search(0, 3, 0).tolist() == [1, 0, 2]
+    heavy = weights_of(vectors, (9, 1))  # sums .9, .62, .1
+    assert ExactJoint(vectors, heavy).search(0, 3, 0).tolist() == [0, 1, 2]
+    assert RankedByRule(vectors, heavy, "product").search(0, 3, 3).tolist() == [1, 0, 2]
+    assert RankedByRule(vectors, heavy, "product").search(0, 1, 1).tolist() == [0]  # of one candidate
+    assert RankedByRule(vectors, equal, "harris").search(0, 3, 3).tolist() == [1, 0, 2]
+
+
+def test_standardised_similarities_rank_a_query_with_attributes_too() -> None:
+    vectors = _set(lacking=True)
+    method = RankedByRule(vectors, weights_of(vectors, (1, 1, 1)), "basic")
+    assert [len(method.search(query, 5, 50)) for query in range(vectors.queries)] == [5] * vectors.queries
 
 
 def test_streams_of_a_store_are_those_of_brute_force(store: VectorStore) -> None:
@@ -193,8 +227,17 @@ def test_without_a_truth_recall_is_that_of_brute_force_and_needs_weights(store: 
     )
     recalls = {(row.method, row.effort): row.recall.mean for row in report.rows if row.table == "curve"}
     assert recalls["MUST, exact", None] == 1.0
+    assert recalls["MUST, abandoning", None] >= 0.95  # ties
     assert recalls["MUST", 300] >= 0.95
-    assert {method for method, _ in recalls} == {"MUST, exact", "MR, exact", "JE, exact", "MUST", "MR", "JE"}
+    assert {method for method, _ in recalls} == {
+        "MUST, exact",
+        "MUST, abandoning",
+        "MR, exact",
+        "JE, exact",
+        "MUST",
+        "MR",
+        "JE",
+    }
     assert any("brute force" in note for note in report.notes)
     assert [row.about for row in report.rows if row.table == "modalities"] == ["m = 2", "m = 2", "m = 3", "m = 3"]
 
