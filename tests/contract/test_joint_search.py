@@ -167,8 +167,10 @@ def test_what_cannot_be_asked_is_refused(store: VectorStore, pictures: Pictures)
 
 
 @pytest.mark.slow
-def test_a_graph_that_changed_finds_what_a_rebuilt_one_finds(store: VectorStore) -> None:
+@pytest.mark.parametrize("kind", ["edge_store", pytest.param("server_store", marks=pytest.mark.server)])
+def test_a_graph_that_changed_finds_what_a_rebuilt_one_finds(request: pytest.FixtureRequest, kind: str) -> None:
     """MUST leaves inserts and deletes open: here a tenth of the pictures goes, and as many others come."""
+    store: VectorStore = request.getfixturevalue(kind)
     rng, count, dims = np.random.default_rng(17), 20_000, {"bridge": 32, "labels": 32}
     centres = {name: unit(rng.standard_normal((100, dim))) for name, dim in dims.items()}
 

@@ -100,10 +100,8 @@ def test_it_follows_pictures_captions_and_settings(folder: Path) -> None:
         assert sync(runtime).dropped == (collection,)
 
 
-def test_small_homes_have_none_unless_the_settings_say_so(folder: Path) -> None:
+def test_small_homes_have_none_unless_the_settings_say_so(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with opened(folder, fused=None) as runtime:
         assert all(target.alias != ALIAS for target in make_targets(runtime))
-        few = runtime.settings.store.model_copy(update={"build_threshold": 10, "matrix_points": 10})
-        settings = runtime.settings.model_copy(update={"store": few})
-    with Runtime.open(settings, purpose="a test") as runtime:
+        monkeypatch.setattr("lodestone.indexing.sync.fused_target.FUSED_FROM", 10)
         assert any(target.alias == ALIAS for target in make_targets(runtime))

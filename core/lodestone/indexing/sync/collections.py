@@ -214,8 +214,7 @@ def make_targets(resources: SyncResources) -> list[Target]:
         for projection in standby_projections.values()
     ]
     compositions = all_compositions(resources.settings.compositions, resources.profile)
-    store = resources.settings.store
-    fused = fused_targets(list(compositions.values()), spaces, captions, store, existing=resources.store.aliases())
+    fused = fused_targets(list(compositions.values()), spaces, captions, existing=resources.store.aliases())
     return [*targets, captions, *fused]
 
 

@@ -16,18 +16,17 @@ from numpy.typing import NDArray
 
 from lodestone.catalog.records import ImageState, SliceRecord
 from lodestone.composed.fused import FUSED, FusedLayout, FusedSpace
-from lodestone.config.compositions import CAPTIONS_SPACE, Composition
+from lodestone.config.compositions import CAPTIONS_SPACE, FUSED_FROM, Composition
 from lodestone.indexing.sync.load_groups import CaptionPoints, LoadGroup, PicturePoints, PlannedSlice, PointMaker
 from lodestone.indexing.sync.targets import CaptionTarget, SpaceTarget, Target
 from lodestone.store.base import PointBatch
 from lodestone_schemas.collections import FUSED_FIELDS, HOLDS
 
 if TYPE_CHECKING:
-    from lodestone.config.store import StoreSettings
     from lodestone.files.area import FileArea
 
 Rows = NDArray[np.float32]
-_KEPT: Final = 0.5  # a fused collection stays until there are fewer pictures than this share of the bound
+_KEPT: Final = 0.5  # a fused collection stays while there are this share of `FUSED_FROM`
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,7 +119,6 @@ def fused_targets(
     compositions: Sequence[Composition],
     spaces: Mapping[str, SpaceTarget],
     captions: CaptionTarget,
-    settings: StoreSettings,
     *,
     existing: Mapping[str, str],
 ) -> list[FusedTarget]:
@@ -130,7 +128,6 @@ def fused_targets(
         compositions: The compositions of the home.
         spaces: Space -> target of its collection, in the version in force.
         captions: Target of the captions.
-        settings: Say from how many pictures on a fused collection is kept where a composition does not say.
         existing: Aliases of the store; a collection that exists stays while there are half as many pictures.
     """
     targets: list[FusedTarget] = []
@@ -146,18 +143,12 @@ def fused_targets(
         wanted = composition.fused
         if wanted is None:
             pictures = captions.catalog.count_images(state=ImageState.ACTIVE)
-            bound = fused_from(settings)
-            wanted = pictures >= (bound * _KEPT if layout.alias in existing else bound)
+            wanted = pictures >= (FUSED_FROM * _KEPT if layout.alias in existing else FUSED_FROM)
         if wanted:
             own = {name: spaces[name] for name in composition.spaces if name != CAPTIONS_SPACE}
             with_captions = captions if CAPTIONS_SPACE in composition.spaces else None
             targets.append(FusedTarget(layout=layout, spaces=own, captions=with_captions))
     return targets
-
-
-def fused_from(settings: StoreSettings) -> int:
-    """Return the number of pictures from which a fused collection is kept where the composition does not say."""
-    return max(settings.build_threshold, settings.matrix_points if settings.kind == "edge" else 0)
 
 
 def is_fused(name: str) -> bool:
