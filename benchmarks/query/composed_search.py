@@ -1,10 +1,11 @@
 """Joint search for composed queries beside its rivals: queries a second against recall of 10, with one search thread.
 
-    python -m benchmarks.composed_search [--objects 100000] [--dim 128] [--vectors FILE.npz] [--plot FILE.png]
+    python -m benchmarks.composed_search [--objects 100000] [--dim 128] [--vectors FILE.npz] [--server] [--plot FILE.png]
 
-All methods search the same vectors by the same engine (the embedded one, without its matrices), one query a call. What has
-to be rescored is rescored from arrays in this process, which is faster than any store. True neighbours are those of the exact
-joint similarity. Each method's own parameter is swept: the candidates of a graph (`ef`), or those of each modality (`l`).
+All methods search the same vectors by the same engine, one query a call: the embedded one without its matrices, or a server
+(formula: always embedded). What has to be rescored is rescored from arrays in this process, which is faster than any store.
+True neighbours are those of the exact joint similarity. Each method's own parameter is swept: the candidates of a graph
+(`ef`), or those of each modality (`l`).
 
 - fused: one graph over equal roots, the weights in the query.
 - fused, learnt roots: the paper's index: the learnt weights in the graph.
@@ -19,15 +20,19 @@ joint similarity. Each method's own parameter is swept: the candidates of a grap
 from __future__ import annotations
 
 import argparse
+import os
 import sys
 import tempfile
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
 import numpy as np
+from scripts.fetch_qdrant import fetch
+from tests.support.qdrant_server import run_qdrant
 
 from benchmarks.harness import Benchmark, Figure, Report
 from benchmarks.query.composed_data import Composed, Rows, joint_scores, made, real
@@ -45,6 +50,7 @@ from benchmarks.query.composed_methods import (
     intersected,
     rescored,
 )
+from lodestone.store.base import VectorStore
 from lodestone.store.factory import open_store
 from lodestone_schemas.collections import HnswSpec
 
@@ -99,23 +105,38 @@ def measure(options: argparse.Namespace, report: Report) -> None:
     report.text(
         f"{data.about}. Learnt weights {weight:g} and {1 - weight:g}; graphs of m {graph.m}, ef_construct {graph.ef_construct}."
     )
-    with tempfile.TemporaryDirectory(dir=options.scratch) as scratch:
-        store = open_store("edge", root=Path(scratch) / "store", matrix_points=0)
-        try:
-            indexes = Indexes(store, Path(scratch) / "store", data, graph)
-            for name, vectors in _collections(data, weight).items():
-                report.progress(f"building {name}")
-                indexes.add(name, vectors)
-            report.progress("building the shard of named vectors")
-            with formula(data, weight, Path(scratch) / "named", graph) as by_formula:
-                curves = _sweep(indexes, weight, by_formula, options, report)
-            _report_curves(curves, report)
-            _report_weights(indexes, options, report)
-            _report_sizes(indexes, report)
-        finally:
-            store.close()
+    with tempfile.TemporaryDirectory(dir=options.scratch) as scratch, _store(Path(scratch) / "store", options) as store:
+        indexes = Indexes(store, Path(scratch) / "store", data, graph)
+        for name, vectors in _collections(data, weight).items():
+            report.progress(f"building {name}")
+            indexes.add(name, vectors)
+        report.progress("building the shard of named vectors")
+        with formula(data, weight, Path(scratch) / "named", graph) as by_formula:
+            curves = _sweep(indexes, weight, by_formula, options, report)
+        _report_curves(curves, report)
+        _report_weights(indexes, options, report)
+        _report_sizes(indexes, report)
+    if options.write and not options.plot:
+        options.plot = options.write.parent / "composed-search.png"
+        report.text(f"![Queries a second against recall]({options.plot.name})")
     if options.plot:
         plot(curves, options.plot, title=data.about)
+
+
+@contextmanager
+def _store(folder: Path, options: argparse.Namespace) -> Iterator[VectorStore]:
+    """Yield an empty store that searches with one thread: the embedded engine, or a Qdrant server of its own."""
+    if not options.server:
+        store = open_store("edge", root=folder, matrix_points=0)
+        yield store
+        store.close()
+        return
+    os.environ["QDRANT__STORAGE__PERFORMANCE__MAX_SEARCH_THREADS"] = "1"
+    folder.mkdir()
+    with run_qdrant(fetch(), folder) as server:
+        store = open_store("server", url=server.url, grpc_port=server.grpc_port, timeout=600)
+        yield store
+        store.close()
 
 
 def _collections(data: Composed, weight: float) -> dict[str, Rows]:
@@ -259,7 +280,8 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--m", type=int, default=16, help="edges of a node of every graph")
     parser.add_argument("--ef-construct", type=int, default=128)
     parser.add_argument("--ef", type=int, default=256, help="candidates while the weights are swept")
-    parser.add_argument("--seconds", type=float, default=5.0, help="a method is asked for so long with each parameter, at most")
+    parser.add_argument("--seconds", type=float, default=3.0, help="a method is asked for so long with each parameter, at most")
+    parser.add_argument("--server", action="store_true", help="search a Qdrant server instead of the embedded engine")
     parser.add_argument("--plot", type=Path, help="a picture of the curves is written there")
     parser.add_argument("--scratch", type=Path)
 
@@ -277,6 +299,7 @@ BENCHMARK = Benchmark(
     ),
     options=add_options,
     measure=measure,
+    section="composed-search",
 )
 
 if __name__ == "__main__":

@@ -234,7 +234,8 @@ def ranking(
 def normalised(rows: Rows) -> Rows:
     """Return rows of length 1; NaN rows and zeros as they are."""
     lengths = np.linalg.norm(rows, axis=1, keepdims=True)
-    return np.divide(rows, lengths, out=rows.copy(), where=lengths > 0)
+    unit: Rows = np.divide(rows, lengths, out=rows.copy(), where=lengths > 0)
+    return unit
 
 
 def _most_outside(lasts: Mapping[str, float], weights: Mapping[str, float]) -> float:
