@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from lodestone.config.compositions import DEFAULT_COMPOSITION
 from lodestone.errors import InvalidRequestError
 from lodestone_cli.command_context import CommandContext
 from lodestone_cli.naming import counted
@@ -18,6 +20,7 @@ if TYPE_CHECKING:
     from lodestone.indexing.progress import Progress
     from lodestone.training.retrain import RetrainReport
     from lodestone.training.retrain_gate import ComplexityReport
+    from lodestone.training.retrain_weights import WeightTrainingReport
     from lodestone.training.sources import CaptionedPictures
 
 app = typer.Typer(help="Learn from captions, judgements and feedback.", no_args_is_help=True)
@@ -117,6 +120,37 @@ def complexity(
         context.emit(report.as_dict(), lambda console: _print_complexity(console, report))
 
 
+@app.command()
+def weights(
+    pairs: Annotated[
+        Path, typer.Argument(help="Queries and their right pictures, one JSON object a line.", show_default=False)
+    ],
+    composition: Annotated[
+        str, typer.Option("--composition", help="Composition whose modalities are weighed.")
+    ] = DEFAULT_COMPOSITION,
+    limit: Annotated[int, typer.Option("--limit", "-k", min=1, max=1000, help="Length of the list whose recall counts.")] = 10,
+    negatives: Annotated[int, typer.Option("--negatives", min=1, max=1000, help="Wrong pictures a query and round.")] = 10,
+    random: Annotated[bool, typer.Option("--random", help="Draw wrong pictures at random instead of searching them.")] = False,
+    rate: Annotated[float, typer.Option("--rate", min=1e-4, max=1, help="Learning rate.")] = 0.05,
+    rounds: Annotated[int, typer.Option("--rounds", min=1, max=1000, help="Rounds at most.")] = 20,
+    seed: Annotated[int, typer.Option("--seed", min=0, help="Makes training repeatable.")] = 0,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Learn and measure, change nothing.")] = False,
+    home: HomeOption = None,
+    profile: ProfileOption = None,
+    output: OutputOption = Output.HUMAN,
+) -> None:
+    """Learn how much each modality of composed queries counts, from queries and the pictures that are right for them."""
+    with CommandContext(home=home, profile=profile, output=output, purpose="lodestone train weights") as context:
+        from lodestone.training.modality_weights import LearningOptions
+        from lodestone.training.retrain_weights import train_weights
+
+        context.require_home()
+        context.require_store()
+        options = LearningOptions(k=limit, negatives=negatives, hard=not random, learning_rate=rate, rounds=rounds, seed=seed)
+        report = train_weights(context.runtime, pairs.expanduser(), composition=composition, options=options, dry_run=dry_run)
+        context.emit(report.as_dict(), lambda console: _print_weights(console, report))
+
+
 def _pictures(
     context: CommandContext,
     captions: Path | None,
@@ -181,3 +215,36 @@ def _print_complexity(console: Console, report: ComplexityReport) -> None:
     if report.unknown:
         console.print(f"[yellow]{len(report.unknown):,} files in the judgements are no picture of this home, or several[/]")
     console.print(f"gate {fit.version} is in force" if report.promoted else "dry run: nothing was changed")
+
+
+def _print_weights(console: Console, report: WeightTrainingReport) -> None:
+    from rich.markup import escape
+    from rich.table import Table
+
+    learnt = report.learning
+    console.print(
+        f"learnt from {learnt.anchors:,} queries in {learnt.seconds:.1f} s, chosen on {learnt.held_out:,} others, "
+        f"among {learnt.objects:,} pictures"
+    )
+    names = list(learnt.weights)
+    curve = Table("round", *names, "loss", f"held-out recall@{learnt.k}", "reciprocal rank")
+    for point in learnt.curve:
+        mark = " *" if point.round == learnt.chosen else ""
+        loss = "" if math.isnan(point.loss) else f"{point.loss:.3f}"
+        figures = [f"{point.recall:.3f}", f"{point.reciprocal:.3f}"]
+        curve.add_row(f"{point.round}{mark}", *(f"{point.weights[name]:.3f}" for name in names), loss, *figures)
+    console.print(curve)
+    alone = ", ".join(f"{name} alone {recall:.3f}" for name, recall in learnt.single.items())
+    console.print(
+        f"recall@{learnt.k}: learnt [bold]{learnt.recall:.3f}[/], in force before {learnt.rival:.3f}, "
+        f"equal {learnt.equal:.3f}, {alone}"
+    )
+    if report.skipped.counts:
+        skipped = counted(sum(report.skipped.counts.values()), "pair")
+        console.print(f"[yellow]{skipped} could not be used[/]: {escape('; '.join(report.skipped.examples))}")
+    if report.promoted:
+        console.print(f"weights {report.version} of the composition {report.composition} are in force")
+    elif learnt.is_better:
+        console.print("dry run: nothing was changed")
+    else:
+        console.print("[yellow]the learnt weights rank worse: those in force stay[/], and nothing was changed")

@@ -5,6 +5,7 @@ It stands between the home's files and stores (`resources.py`) and its models an
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping
 from functools import cached_property
 from typing import TYPE_CHECKING
@@ -16,6 +17,8 @@ from lodestone.home.resources import HomeResources
 from lodestone.observe import observer
 
 if TYPE_CHECKING:
+    from lodestone.composed.weights import ModalityWeights
+    from lodestone.config.compositions import Composition
     from lodestone.query.gate import GateModel
     from lodestone.query.learned_stages import LearnedModels
     from lodestone.query_log.recorder import Recorder
@@ -23,6 +26,8 @@ if TYPE_CHECKING:
     from lodestone.tags.service import TagService
     from lodestone.trust.service import TrustService
     from lodestone_schemas.api import FeedbackRequest, FeedbackResult
+
+_log = logging.getLogger(__name__)
 
 
 class LearningResources(HomeResources):
@@ -98,6 +103,30 @@ class LearningResources(HomeResources):
 
         active = self.catalog.active_artifact("gate")
         return GateModel.shipped() if active is None else GateModel.load(self.home.artifacts / active.path)
+
+    def modality_weights(self, composition: Composition) -> ModalityWeights:
+        """Return the weights of a composition's modalities: those of its settings, else those learnt here, else equal ones.
+
+        Raises:
+            ConfigurationError: the learnt weights cannot be read.
+        """
+        from lodestone.composed.learned import LearnedWeights, weights_kind
+        from lodestone.composed.weights import ModalityWeights
+
+        modalities = [modality.name for modality in composition.modalities]
+        if composition.weights:
+            return ModalityWeights.of({name: composition.weights.get(name, 0.0) for name in modalities})
+        active = self.catalog.active_artifact(weights_kind(composition.name)) if self.home.exists() else None
+        if active is not None:
+            learnt = LearnedWeights.load(self.home.artifacts / active.path).weights
+            if set(learnt) == set(modalities):
+                return ModalityWeights({name: learnt[name] for name in modalities})
+            _log.warning(
+                "the weights learnt for the composition %r are of other modalities (%s): all count alike",
+                composition.name,
+                ", ".join(learnt),
+            )
+        return ModalityWeights.equal(modalities)
 
     def idle_parts(self) -> dict[str, str]:
         """Return the parts of queries that are switched on and can do nothing in this home, each with the reason.

@@ -69,7 +69,7 @@ def resolve(judgements: Mapping[str, Sequence[str]], catalog: Catalog) -> tuple[
         InvalidRequestError: a query has no words.
     """
     wanted = {name for names in judgements.values() for name in names}
-    ids = _ids(wanted, catalog)
+    ids = ids_of_names(wanted, catalog)
     judged: dict[str, set[str]] = {}
     for text, names in judgements.items():
         judged.setdefault(normalise_query(text), set()).update(ids[name] for name in names if name in ids)
@@ -119,7 +119,7 @@ def _observed(trace: Trace, relevant: frozenset[str]) -> Observation | None:
     return Observation(values, precision_of(ranked.ids, relevant), guided, trace.text)
 
 
-def _ids(names: set[str], catalog: Catalog) -> dict[str, str]:
+def ids_of_names(names: set[str], catalog: Catalog) -> dict[str, str]:
     """Return name -> picture id; names that no picture, or several pictures, have are left out."""
     by_id = {image_id: image_id for image_id in catalog.images(names)}
     by_uri: dict[str, set[str]] = {}

@@ -120,6 +120,8 @@ class WeightsReport:
         recall: Mean recall@k of the held-out anchors under the chosen weights.
         equal: The same under equal weights.
         single: Modality -> the same under this modality alone.
+        rival: The same under the weights that the learnt ones are to replace.
+        is_better: Whether the mean reciprocal rank of the held-out anchors is at least that of the weights to replace.
         seconds: Time that it took.
     """
 
@@ -133,6 +135,8 @@ class WeightsReport:
     recall: float
     equal: float
     single: dict[str, float]
+    rival: float
+    is_better: bool
     seconds: float
 
     def as_dict(self) -> dict[str, Any]:
@@ -144,13 +148,18 @@ class WeightsReport:
 
 
 def learn_weights(
-    pairs: JointPairs, options: LearningOptions | None = None, *, told: Callable[[CurvePoint], None] = lambda _: None
+    pairs: JointPairs,
+    options: LearningOptions | None = None,
+    *,
+    rival: ModalityWeights | None = None,
+    told: Callable[[CurvePoint], None] = lambda _: None,
 ) -> WeightsReport:
     """Learn the weights of the modalities of some pairs.
 
     Args:
         pairs: Queries and right objects; a modality may be absent from some of them.
         options: How to learn; None for the defaults.
+        rival: Weights that the learnt ones are to replace; None for equal ones.
         told: Called after each round.
 
     Raises:
@@ -181,9 +190,11 @@ def learn_weights(
         if len(pairs.modalities) == 1 or len(curve) > options.rounds or stale >= options.patience:
             break
         loss = learner.round()
-    weights = np.array(list(best.weights.values()))
-    baselines = np.concatenate([np.eye(len(weights)), np.full((1, len(weights)), 1 / len(weights))])
-    *single, equal = validation.search(baselines, options.k).recall.mean(axis=1).tolist()
+    count = len(pairs.modalities)
+    replaced = rival or ModalityWeights.equal(pairs.modalities)
+    baselines = [*np.eye(count), np.full(count, 1 / count), [replaced[name] for name in pairs.modalities]]
+    found = validation.search(np.array(baselines), options.k)
+    *single, equal, before = found.recall.mean(axis=1).tolist()
     return WeightsReport(
         best.weights,
         tuple(curve),
@@ -195,6 +206,8 @@ def learn_weights(
         best.recall,
         equal,
         dict(zip(pairs.modalities, single, strict=True)),
+        before,
+        bool(best.reciprocal >= found.reciprocal[-1].mean()),
         time.perf_counter() - started,
     )
 
