@@ -38,6 +38,7 @@ BENCHMARKS: Final[Mapping[str, str]] = {
     "service_scaling": "benchmarks.service.service_scaling",
     "exemplars": "benchmarks.learning.exemplars",
     "gate": "benchmarks.learning.gate",
+    "modality_weights": "benchmarks.learning.modality_weights",
     "presence": "benchmarks.learning.presence",
     "prior": "benchmarks.learning.prior",
     "quality": "benchmarks.learning.quality",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -74,6 +75,29 @@ def test_weights_are_learnt_put_in_force_and_kept_with_a_card(home: Path) -> Non
         assert saved.collections["bridge"] == runtime.projections()["bridge"].collection
         assert saved.card["pairs"] == 28
         assert json.loads(json.dumps(report.as_dict()))["curve"][0]["round"] == 0
+
+
+def test_weights_of_the_settings_go_first_and_those_of_other_modalities_are_not_used(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    with Runtime.open(home_settings(tmp_path / "home")) as runtime:
+        composition = choose_composition("default", {}, runtime.configured)
+        names = [modality.name for modality in composition.modalities]
+        assert dict(runtime.modality_weights(composition)) == dict(ModalityWeights.equal(names))  # without creating a home
+        assert not runtime.home.exists()
+
+        learnt = LearnedWeights("default", ModalityWeights({name: float(name == "captions") for name in names}))
+        for saved in (learnt, LearnedWeights("default", ModalityWeights({"sound": 1.0}))):
+            runtime.catalog.add_artifact(weights_kind("default"), saved.version, saved.path, {})
+            saved.save(runtime.home.artifacts)
+        runtime.catalog.activate_artifact(weights_kind("default"), learnt.version)
+        assert runtime.modality_weights(composition)["captions"] == 1.0
+        set_by_hand = replace(composition, weights={"captions": 1.0, "bridge-words": 3.0})
+        assert runtime.modality_weights(set_by_hand)["bridge-words"] == 0.75
+
+        runtime.catalog.activate_artifact(weights_kind("default"), saved.version)
+        assert dict(runtime.modality_weights(composition)) == dict(ModalityWeights.equal(names))
+        assert "other modalities (sound)" in caplog.text
 
 
 def test_the_command_prints_the_validation_curve_and_what_was_left_out(home: Path) -> None:

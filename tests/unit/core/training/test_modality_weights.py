@@ -148,6 +148,16 @@ def test_a_seed_makes_learning_repeatable_and_every_round_is_told() -> None:
     assert first.anchors + first.held_out == 150
 
 
+def test_a_round_before_the_weights_ran_away_is_chosen_by_the_held_out_pairs() -> None:
+    pairs = _task((2.5, 2.5), queries=300, objects=600)
+    report = learn_weights(pairs, LearningOptions(temperature=1.0, learning_rate=0.5, hard=False, negatives=1))
+    last = report.curve[-1]
+    assert max(last.weights.values()) > 0.7
+    assert report.chosen < last.round
+    assert report.curve[report.chosen].reciprocal > last.reciprocal
+    assert last.round - report.chosen == LearningOptions().patience
+
+
 @pytest.mark.parametrize("change", [{"hard": False}, {"temperature": 1.0}, {"negatives": 1}, {"learning_rate": 0.3}])
 def test_ablations_run(change: dict[str, object]) -> None:
     report = learn_weights(_task((3.0, 1.5), queries=100, objects=300), LearningOptions(**change))  # type: ignore[arg-type]
