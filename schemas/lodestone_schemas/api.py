@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from lodestone_schemas.base import MAX_GUIDES, MAX_LIMIT, MAX_OFFSET, MAX_QUERY_CHARS, ImageId
+from lodestone_schemas.base import MAX_GUIDES, MAX_LIMIT, MAX_OFFSET, MAX_PARTS, MAX_QUERY_CHARS, ImageId
 from lodestone_schemas.learning import (
     EngineInfo,
     EngineList,
@@ -38,6 +38,8 @@ from lodestone_schemas.searching import (
     GuideInfo,
     Hit,
     PlanEvent,
+    QueryPart,
+    QueryRegion,
     ResultsEvent,
     SearchFilters,
     SearchOptions,
@@ -51,6 +53,7 @@ __all__ = [
     "MAX_GUIDES",
     "MAX_LIMIT",
     "MAX_OFFSET",
+    "MAX_PARTS",
     "MAX_QUERY_CHARS",
     "Contribution",
     "CorpusInfo",
@@ -81,6 +84,8 @@ __all__ = [
     "QueryExplanation",
     "QueryInfo",
     "QueryPage",
+    "QueryPart",
+    "QueryRegion",
     "ReplayResult",
     "ResultsEvent",
     "RootInfo",

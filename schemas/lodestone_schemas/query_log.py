@@ -8,7 +8,7 @@ from typing import Any, Literal
 from pydantic import Field
 
 from lodestone_schemas.base import NEXT_CURSOR, Model
-from lodestone_schemas.searching import CORRECTED_QUERY, LANGUAGE, GateDecision, GuideInfo
+from lodestone_schemas.searching import CORRECTED_QUERY, LANGUAGE, GateDecision, GuideInfo, QueryPart
 
 
 class QueryInfo(Model):
@@ -16,7 +16,7 @@ class QueryInfo(Model):
 
     query_id: str
     created_at: datetime
-    kind: Literal["words", "similar", "picture"]
+    kind: Literal["words", "similar", "picture", "composed"]
     text: str
     topic: str | None
     summary: dict[str, Any]
@@ -72,12 +72,13 @@ class QueryExplanation(Model):
 
     query_id: str
     created_at: datetime
-    kind: Literal["words", "similar", "picture"]
+    kind: Literal["words", "similar", "picture", "composed"]
     text: str = Field(description="Words that were searched; `request` has those that were asked.")
     corrected_query: str | None = Field(None, description=CORRECTED_QUERY)
     language: str | None = Field(None, description=LANGUAGE)
     request: dict[str, Any]
     plan: dict[str, Any]
+    parts: list[QueryPart] = Field(default_factory=list, description="Parts of a composed query; empty for all others.")
     gate: GateDecision | None
     confidence: float | None = Field(None, description="As the answer gave it.")
     probably_nothing: bool = Field(False, description="As the answer said.")

@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
-from lodestone_schemas.base import MAX_GUIDES, MAX_LIMIT, MAX_OFFSET, MAX_QUERY_CHARS, Model
+from lodestone_schemas.base import MAX_GUIDES, MAX_LIMIT, MAX_OFFSET, MAX_PARTS, MAX_QUERY_CHARS, ImageId, Model
 from lodestone_schemas.problems import Problem
 
 CORRECTED_QUERY = "Words that were searched in place of the query's, some of which were misspelt; null if none was corrected."
@@ -37,10 +37,56 @@ class SearchOptions(Model):
     collapse: bool = Field(False, description="Of pictures known to be copies of each other, show the best alone.")
 
 
-class SearchRequest(SearchOptions):
-    """Requests a text search."""
+class QueryRegion(Model):
+    """Describes a part of a picture, in shares of its width and height from the upper left corner, all within 0 and 1."""
 
-    query: str = Field(max_length=MAX_QUERY_CHARS, description="What the picture shows, in words.")
+    x: float = Field(description="Left edge.")
+    y: float = Field(description="Upper edge.")
+    w: float = Field(description="Width, above 0.")
+    h: float = Field(description="Height, above 0.")
+
+
+class QueryPart(Model):
+    """Describes one part of a composed query."""
+
+    name: str = Field(description="Name in `weights` and `drop`: picture, words, unlike, without; picture2 is a second one.")
+    weight: float = Field(ge=0, le=1, description="Share of the score that the part decides; all shares sum to 1.")
+    avoid: bool = Field(False, description="Whether pictures like this part are to be avoided.")
+    text: str | None = Field(None, description="The words of a part in words.")
+    image_id: str | None = Field(None, description="The indexed picture that the part was taken from.")
+    region: QueryRegion | None = Field(None, description="The region of the picture; null for all of it.")
+
+
+class SearchRequest(SearchOptions):
+    """Requests a search in words, or one composed of words and pictures."""
+
+    query: str = Field(
+        "",
+        max_length=MAX_QUERY_CHARS,
+        description="What the picture shows, in words. It may be empty where there is a picture.",
+    )
+    without: list[str] = Field(
+        default_factory=list, max_length=MAX_PARTS, description="What the picture should not show, each in words."
+    )
+    like: list[ImageId] = Field(default_factory=list, max_length=MAX_PARTS, description="Indexed pictures that it is like.")
+    unlike: list[ImageId] = Field(default_factory=list, max_length=MAX_PARTS, description="Indexed pictures that it is unlike.")
+    weights: dict[str, float] = Field(
+        default_factory=dict,
+        max_length=2 * MAX_PARTS,
+        description="Part to weight, at least 0; only their ratios count, and 0 leaves the part out. Default: 1 for words and "
+        "for pictures, less for what to avoid.",
+    )
+    refine_of: str | None = Field(
+        None, max_length=64, description="Recorded query of the caller: its parts, filters and spaces are taken over."
+    )
+    reference: ImageId | None = Field(
+        None, description="Result of `refine_of` that takes the place of the pictures of that query."
+    )
+    drop: list[str] = Field(
+        default_factory=list, max_length=2 * MAX_PARTS, description="Parts of `refine_of` that are left out, by name."
+    )
+    region: QueryRegion | None = Field(None, description="The region that counts of the picture that this request names.")
+    diversity: float = Field(0.0, description="Between 0 and 1: how much a picture loses for being like those before it (MMR).")
     generators: list[str] | None = Field(None, max_length=16, description="Guide generators; default: the profile's.")
     guides: int | None = Field(None, ge=0, le=MAX_GUIDES, description="Most guides to use; 0 for the text pass alone.")
     seed: int = Field(0, ge=0, le=2**31 - 1)
@@ -75,6 +121,7 @@ class Contribution(Model):
     rank: int = Field(ge=1)
     score: float
     weight: float
+    part: float | None = Field(None, description="Share of the hit's score; the shares sum to it. Composed queries only.")
 
 
 class Hit(Model):
@@ -91,7 +138,7 @@ class Hit(Model):
     taken_at: datetime | None = None
     captions: list[str] = Field(default_factory=list)
     thumbnail: str = Field(description="Where the thumbnail is served.")
-    contributions: list[Contribution] | None = None
+    contributions: list[Contribution] | None = Field(None, description="With `explain`; of a composed query, its parts.")
     copies: int = Field(0, ge=0, description="Candidates further down that are copies of it, left out for `collapse`.")
     missing: bool = Field(False, description="Whether its file, in a folder of the service's machine, is gone.")
 
@@ -136,6 +183,7 @@ class SearchResponse(Model):
     next_offset: int | None = Field(None, description="Offset of the next page; null at the end.")
     fusion: str
     space_weights: dict[str, float]
+    parts: list[QueryPart] = Field(default_factory=list, description="Parts of a composed query; empty for all others.")
     guides: list[GuideInfo] = Field(default_factory=list)
     gate: GateDecision | None = Field(None, description="Null where no gate was asked.")
     confidence: float | None = Field(

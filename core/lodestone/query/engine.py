@@ -13,8 +13,11 @@ from lodestone.catalog.reading import CatalogReader
 from lodestone.config.profiles import Profile
 from lodestone.config.settings import QuerySettings
 from lodestone.files.beneath import Boundaries
+from lodestone.query.composing.candidates import UnionSource
+from lodestone.query.composing.captions import CaptionSearch
+from lodestone.query.composing.stage import ComposedStage
 from lodestone.query.first_pass import FirstPassStage
-from lodestone.query.guides.captions import CaptionEvidence, CaptionRule
+from lodestone.query.guides.captions import CaptionEvidence, CaptionRule, CaptionWords
 from lodestone.query.guides.outliers import UMAP_FROM
 from lodestone.query.guides.search import FusionSettings
 from lodestone.query.guides.stage import GuideStage
@@ -24,7 +27,7 @@ from lodestone.query.leaves import LeafSources, RetrievalStage
 from lodestone.query.pipeline import DecideStage, QueryPipeline, ResolveStage
 from lodestone.query.request_context import NOW, RequestContext
 from lodestone.query.stages import Encoder, EqualWeights, GuideSource, SpaceWeigher
-from lodestone.query.tree import Image, Picture, Query, Text, Where
+from lodestone.query.tree import Compose, Image, Picture, Query, Text, Where
 from lodestone.query.words.checker import QueryChecker
 from lodestone.retrieval.calibration import ScoreCalibration
 from lodestone.retrieval.fuser import Fuser
@@ -34,7 +37,7 @@ from lodestone_schemas.api import DoneEvent, Event, SearchOptions, SearchRequest
 
 
 class QueryEngine:
-    """Answers searches in words, by an indexed picture, by any picture and by trees; many at once in one event loop.
+    """Answers searches in words, by an indexed picture, by any picture, by several and by trees; many in one event loop.
 
     Args:
         store: Vectors.
@@ -75,6 +78,7 @@ class QueryEngine:
         self._hub = hub
         calibration = ScoreCalibration(store)
         searcher = Searcher(store, calibration, fuser=fuser, merge_above=settings.merge_above)
+        weigher = weigher or EqualWeights()
         self._learned = LearnedStages(
             learnt or LearnedModels(), store=store, searcher=searcher, text_encoder=profile.text_encoder
         )
@@ -95,9 +99,19 @@ class QueryEngine:
             retrieval=RetrievalStage(LeafSources(encoder, store)),
             first_pass=FirstPassStage(
                 searcher=searcher,
-                weigher=weigher or EqualWeights(),
+                weigher=weigher,
                 learned=self._learned,
                 priors=profile.space_priors,
+            ),
+            composed=ComposedStage(
+                source=UnionSource(searcher, store),
+                captions=CaptionSearch(store, CaptionWords(catalog)),
+                calibration=calibration,
+                store=store,
+                weigher=weigher,
+                learned=self._learned,
+                priors=profile.space_priors,
+                text_encoder=profile.text_encoder,
             ),
             learned=self._learned,
             guides=self._guides,
@@ -175,6 +189,12 @@ class QueryEngine:
         """
         picture = Picture(np.asarray(image.convert("RGB")))
         return await self._last(self.ask(picture, options, request_context=request_context))
+
+    async def composed(
+        self, query: Compose, options: SearchOptions, *, request_context: RequestContext = NOW
+    ) -> SearchResponse:
+        """Return the answer to a composed query; raises as `ask` does."""
+        return await self._last(self.ask(query, options, request_context=request_context))
 
     async def settled(self, query_id: str | None = None) -> None:
         """Return when the query, or every answered one, is recorded: its answer did not wait for that."""

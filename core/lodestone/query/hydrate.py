@@ -10,12 +10,13 @@ from typing import Final
 from lodestone.catalog.reading import CatalogReader
 from lodestone.catalog.records import ImageRecord, ImageState, Root
 from lodestone.files.beneath import Boundaries
+from lodestone.query.composing.ranking import parts_of_hit
 from lodestone.query.resolve import ResolvedQuery
 from lodestone.retrieval.collapse import collapsed, with_equal_files
 from lodestone.retrieval.fusion import contributions
 from lodestone.retrieval.searcher import Ranking
 from lodestone.sources.presence import missing_files
-from lodestone_schemas.api import MAX_OFFSET, Hit
+from lodestone_schemas.api import MAX_OFFSET, Contribution, Hit
 
 # A changed file is `pending` until it is embedded anew: its old vectors still find it.
 _UNSHOWN: Final = frozenset({ImageState.GONE, ImageState.FAILED})
@@ -81,7 +82,7 @@ class Hydrator:
                     taken_at=None if image.taken_at is None else datetime.fromtimestamp(image.taken_at, UTC),
                     captions=[caption.text for caption in captions.get(image_id, ())],
                     thumbnail=f"/v1/images/{image_id}/thumbnail",
-                    contributions=contributions(ranking.lists, image_id) if resolved.explain else None,
+                    contributions=_contributions(ranking, image_id) if resolved.explain else None,
                     copies=folded.get(image_id, 0),
                     missing=image_id in missing,
                 )
@@ -117,6 +118,10 @@ class Hydrator:
             offset += len(page)
             if len(page) < _PAGE:
                 return names
+
+
+def _contributions(ranking: Ranking, image_id: str) -> list[Contribution]:
+    return parts_of_hit(ranking, image_id) if ranking.similarities else contributions(ranking.lists, image_id)
 
 
 def next_offset(resolved: ResolvedQuery, ranking: Ranking) -> int | None:

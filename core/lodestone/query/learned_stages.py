@@ -181,7 +181,7 @@ class LearnedStages:
             ranking: The text pass.
         """
         judge, vector = self._learnt.presence, text_vectors.get(self._text_encoder)
-        if judge is None or vector is None:
+        if judge is None or vector is None or not query.resolved.text:
             return None
         with query.stopwatch.stage("presence"):
             try:
@@ -267,7 +267,7 @@ class LearnedStages:
 
 
 def _with_parts(searcher: Searcher, trace: Trace) -> Trace:
-    return replace(trace, parts=searcher.inner_products(trace.searches, trace.hits))
+    return trace if trace.parts else replace(trace, parts=searcher.inner_products(trace.searches, trace.hits))
 
 
 async def _queued(recorder: Recorder, memory: QueryMemory, complete: Callable[[], Trace], query: RunningQuery) -> None:

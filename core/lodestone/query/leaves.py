@@ -49,15 +49,18 @@ class EncodedQuery:
         leaves: In the order of `ResolvedQuery.leaves`.
         spaces: Space -> collection that the query is compared with: every space for words, as some spaces weigh by them without
             taking text, else those for which a leaf has a vector.
+        avoided: Numbers of the leaves that are to be avoided.
     """
 
     leaves: tuple[EncodedLeaf, ...]
     spaces: Mapping[str, str]
+    avoided: frozenset[int] = frozenset()
 
     @property
     def text_vectors(self) -> Mapping[str, Row]:
-        """Text encoder -> (d,) float32 vector of the query's words; empty without words."""
-        return next((leaf.text_vectors for leaf in self.leaves if leaf.text_vectors), {})
+        """Text encoder -> (d,) float32 vector of the first words that are looked for; empty without words."""
+        wanted = (leaf for number, leaf in enumerate(self.leaves) if number not in self.avoided)
+        return next((leaf.text_vectors for leaf in wanted if leaf.text_vectors), {})
 
     def searches(self, weights: Mapping[str, float]) -> list[ListSearch]:
         """Return the searches of all leaves; spaces of weight 0 are not searched.
@@ -202,4 +205,5 @@ class RetrievalStage:
         spaces = query.resolved.spaces
         if not query.resolved.text:
             spaces = {space: name for space, name in spaces.items() if any(name in leaf.vectors for leaf in leaves)}
-        return EncodedQuery(leaves, spaces)
+        avoided = frozenset(number for number, part in enumerate(query.resolved.parts) if part.avoid)
+        return EncodedQuery(leaves, spaces, avoided)

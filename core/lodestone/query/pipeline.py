@@ -5,8 +5,8 @@ Each stage takes what the stages before it returned and returns one value: `Runn
 `plan`, `results` of the first pass, `guide` for each guide, better `results`, `done`.
 
 The gate and guides are for words alone: the gate's model was fitted on text passes, and a picture needs no imagined one. Tags
-compare words and learnt trust has topics of words, so they take part in words alone too. Everything else holds for every query:
-the record, and with it explanation, replay and feedback.
+compare words and learnt trust has topics of words, so they take part in words alone too. A composed query has a first pass
+of its own (composing/stage.py). Everything else holds for every query: the record, and with it explanation, replay and feedback.
 
 What does not fit into the deadline is dropped in this order: guides, then spaces of the guides, then all guides; the first pass
 answers with the spaces that came in time. `dropped` names what was left out.
@@ -27,6 +27,7 @@ from lodestone.clock import Stopwatch, remaining
 from lodestone.config.profiles import Profile
 from lodestone.config.settings import QuerySettings
 from lodestone.generators.query_notes import QueryNotes
+from lodestone.query.composing.stage import ComposedStage
 from lodestone.query.first_pass import FirstPass, FirstPassStage, QueryWeights
 from lodestone.query.guides.outcome import GuideOutcome
 from lodestone.query.guides.stage import GuideInput, GuideStage
@@ -181,6 +182,7 @@ class QueryPipeline:
         resolving: Checks and names everything.
         retrieval: Retrieves the leaves.
         first_pass: Weighs the spaces and combines what the leaves find.
+        composed: The same for composed queries.
         learned: Trust, tags, the gate and the record.
         guides: Draws guides and fuses them in; None without a hub.
         deciding: Reads the page that is shown.
@@ -189,6 +191,7 @@ class QueryPipeline:
     resolving: ResolveStage
     retrieval: RetrievalStage
     first_pass: FirstPassStage
+    composed: ComposedStage
     learned: LearnedStages
     guides: GuideStage | None
     deciding: DecideStage
@@ -208,12 +211,13 @@ class QueryPipeline:
         running = await self.resolving.resolve(query, options, request_context)
         query_id = running.resolved.query_id
         encoded = await self.retrieval.encode(running)
-        weights = await self.first_pass.weigh(running, encoded)
+        passing = self.composed if running.resolved.parts else self.first_pass
+        weights = await passing.weigh(running, encoded)
         yield opening_event(running, weights.by_space)
-        first = await self.first_pass.rank(running, encoded, weights)
+        first = await passing.rank(running, encoded, weights)
         gate = await self.learned.judged(running, encoded.text_vectors, first.ranking, first.tags)
         presence = await self.learned.presence(running, encoded.text_vectors, first.ranking)
-        stage: Stage = "text" if running.resolved.text else "picture"
+        stage: Stage = "text" if running.resolved.words else "picture"
         decide = partial(self.deciding.answer, stage=stage, weights=first.weights, gate=gate, presence=presence)
         page = FirstPage(partial(decide, running, first.ranking), presence)
         wants_guides = self.guides is not None and _wants_guides(running.resolved, gate)

@@ -5,18 +5,24 @@ Names inside `Trace` and its `plan` are on disk: they stay as they are, so that 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
 
 from lodestone.query.leaves import EncodedQuery, retriever_of
 from lodestone.query.resolve import ResolvedQuery
 from lodestone.query.responses import QueryAnswer
 from lodestone.query.running import RunningQuery
+from lodestone.query.tree import Image
 from lodestone.query_log.trace import Trace
+from lodestone.retrieval.searcher import Ranking
 
 
 def trace_of(query: RunningQuery, encoded: EncodedQuery, answer: QueryAnswer) -> Trace:
-    """Return the record of a query, without the parts of its scores (`Trace.parts`).
+    """Return the record of a query; without the parts of its scores (`Trace.parts`), unless it is a composed one.
 
     Args:
         query: The query under way.
@@ -31,8 +37,8 @@ def trace_of(query: RunningQuery, encoded: EncodedQuery, answer: QueryAnswer) ->
         probably_nothing=response.probably_nothing,
         confidence_signs={} if answer.presence is None else answer.presence.signs,
         created_at=datetime.now(UTC),
-        kind=retriever_of(resolved.leaves[0]).kind,
-        text=resolved.text,
+        kind="composed" if resolved.parts else retriever_of(resolved.leaves[0]).kind,
+        text=resolved.words,
         request=resolved.request.model_dump(mode="json", exclude_defaults=True),
         plan=_settings_of(resolved),
         fusion=resolved.fusion,
@@ -49,6 +55,7 @@ def trace_of(query: RunningQuery, encoded: EncodedQuery, answer: QueryAnswer) ->
         lists=ranking.lists,
         completed=ranking.completed,
         hits=tuple(hit.image_id for hit in response.hits),
+        parts=_similarities(ranking, [hit.image_id for hit in response.hits]),
         stage=response.stage,
         dropped=tuple(dict.fromkeys([*response.dropped, *query.notes.dropped])),
         warnings=tuple(dict.fromkeys([*response.warnings, *query.notes.warnings])),
@@ -56,9 +63,22 @@ def trace_of(query: RunningQuery, encoded: EncodedQuery, answer: QueryAnswer) ->
     )
 
 
+def _similarities(ranking: Ranking, image_ids: Sequence[str]) -> dict[tuple[str, str], NDArray[np.float32]]:
+    """Return the similarity of each part of a composed query with these pictures; NaN where there is none."""
+    found = {}
+    for one in ranking.similarities:
+        known = dict(zip(one.ids, one.scores.tolist(), strict=True))
+        found[one.guide, one.space] = np.array([known.get(image_id, np.nan) for image_id in image_ids], np.float32)
+    return found
+
+
 def _settings_of(resolved: ResolvedQuery) -> dict[str, Any]:
     corpora = resolved.visibility.corpora
+    (leaf,) = resolved.leaves if len(resolved.leaves) == 1 else (None,)
     return {
+        "parts": [part.described.model_dump(mode="json", exclude_defaults=True) for part in resolved.parts],
+        "diversity": resolved.diversity,
+        "image_id": leaf.image_id if isinstance(leaf, Image) else None,
         "spaces": dict(resolved.spaces),
         "captions": resolved.captions,
         "tags": resolved.tags,

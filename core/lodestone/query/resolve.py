@@ -13,11 +13,12 @@ from lodestone.catalog.reading import CatalogReader
 from lodestone.config.profiles import Profile
 from lodestone.config.settings import QuerySettings
 from lodestone.errors import InvalidRequestError, UnknownNameError
+from lodestone.query.composing.parts import Part, parts_of
 from lodestone.query.filters import restriction
 from lodestone.query.request_context import NOW, RequestContext
-from lodestone.query.tree import Compose, Image, Leaf, Query, Text, Where
+from lodestone.query.tree import Compose, Image, Leaf, Picture, Query, Text, Vector, Where
 from lodestone.query.words.checker import CheckedWords, QueryChecker
-from lodestone.retrieval.fusion import FORMER_NAMES, current_name, find_fusion, former_name_warning
+from lodestone.retrieval.fusion import FORMER_NAMES, WEIGHTED_SUM, current_name, find_fusion, former_name_warning
 from lodestone.spaces.names import CAPTIONS, TAGS
 from lodestone.store.base import Condition, Filter, HasId
 from lodestone.text_encoders.text import normalise_query as normalise_query  # noqa: PLC0414 - imported from here elsewhere
@@ -36,15 +37,16 @@ class ResolvedQuery:
     Attributes:
         query_id: Identifier of the query in events and logs.
         request: The options as they were given.
-        leaves: What to look for; one leaf, until composed queries are answered.
-        text: Normalised words as they are searched, corrected where they were misspelt; empty for a query without words.
+        leaves: What to look for: one leaf, or those of the parts of a composed query.
+        text: Normalised words as they are searched, corrected where they were misspelt; empty for a query that is not in words
+            alone.
         spaces: Space -> collection of the version that the query is projected with; those that can be searched now.
         captions: Collection of captions, if there is one.
         tags: Collection of tags, if there is one.
         generators: Engines to ask for guides.
         named: Whether the request itself named them.
         guides: Guides at most.
-        fusion: Key of `FUSIONS`.
+        fusion: Key of `FUSIONS`; `WEIGHTED_SUM` for a composed query.
         depths: Candidates from each list, ascending: the last is searched, the others order it (see `fuse_in_tiers`).
         offset: Pictures to skip.
         limit: Pictures of the page.
@@ -66,6 +68,8 @@ class ResolvedQuery:
         visibility: What the caller may see.
         corrected: Whether `text` is a correction of the words that were asked.
         language: ISO 639-1 code of the language of words that are not English; None where they are, or it cannot be told.
+        parts: Parts of a composed query; empty for a query of one leaf.
+        diversity: How much a picture of a composed query loses for being like those before it, in [0, 1].
     """
 
     query_id: str
@@ -100,6 +104,14 @@ class ResolvedQuery:
     visibility: Visibility = EVERYTHING
     corrected: bool = False
     language: str | None = None
+    parts: tuple[Part, ...] = ()
+    diversity: float = 0.0
+
+    @property
+    def words(self) -> str:
+        """The words that are looked for, of all parts; empty for a query without words."""
+        wanted = [part.leaf.words for part in self.parts if isinstance(part.leaf, Text) and not part.avoid]
+        return self.text or ", ".join(wanted)
 
     @property
     def depth(self) -> int:
@@ -142,13 +154,17 @@ def resolve(
         checker: Checks spelling and language of words; None to take them as they are.
 
     Raises:
-        InvalidRequestError: the query has several parts, which are not answered yet, or a filter contradicts itself.
+        InvalidRequestError: the query is made of queries that are not answered yet, or a filter contradicts itself.
         UnknownNameError: no such fusion, space, generator, corpus or root.
     """
-    leaf, filters = _leaf_of(query)
-    checked = _checked(leaf, options, settings, request_context.visibility, checker)
+    asked, filters = _asked(query)
+    parts = parts_of(asked) if isinstance(asked, Compose) else ()
+    leaves: tuple[Leaf, ...] = tuple(part.leaf for part in parts)
+    checked = CheckedWords("")
+    if isinstance(asked, Leaf):
+        checked = _checked(asked, options, settings, request_context.visibility, checker)
+        leaves = (Text(checked.text) if checked.corrected else asked,)
     text = checked.text
-    leaf = Text(text) if checked.corrected else leaf
     words = options if text and isinstance(options, SearchRequest) else None
     fusion = options.fusion or settings.fusion or profile.fusion
     find_fusion(fusion)
@@ -157,7 +173,9 @@ def resolve(
     if guides and request_context.text_only:
         generators, guides, dropped = (), 0, (f"guides: {request_context.text_only}",)
     spaces, warnings = _searchable(options.spaces, profile, aliases, known_spaces, present)
-    filter_, notes = _restriction(filters, catalog, request_context.visibility, leaf)
+    filter_, notes = _restriction(filters, catalog, request_context.visibility, leaves)
+    if parts and options.fusion is not None:
+        notes = [*notes, f"fusion {options.fusion!r} is left out: composed queries are ranked by {WEIGHTED_SUM}"]
     if options.fusion is not None and options.fusion in FORMER_NAMES:
         notes = [*notes, former_name_warning(options.fusion)]
     if options.collapse and not catalog.has_compared_pictures():
@@ -166,7 +184,7 @@ def resolve(
     return ResolvedQuery(
         query_id=str(uuid.uuid4()),
         request=options,
-        leaves=(leaf,),
+        leaves=leaves,
         text=text,
         spaces=spaces,
         captions=aliases.get(CAPTIONS),
@@ -174,7 +192,7 @@ def resolve(
         generators=generators,
         named=words is not None and words.generators is not None,
         guides=guides,
-        fusion=current_name(fusion),
+        fusion=WEIGHTED_SUM if parts else current_name(fusion),
         depths=_depths(settings.depth or profile.depth, (options.offset + options.limit) * (2 if options.collapse else 1)),
         offset=options.offset,
         limit=options.limit,
@@ -183,8 +201,8 @@ def resolve(
         seed=words.seed if words else 0,
         explain=options.explain,
         collapse=options.collapse,
-        topic=_topic(words),
-        trust=words is not None and words.trust,
+        topic=_topic(options if isinstance(options, SearchRequest) and parts else words),
+        trust=isinstance(options, SearchRequest) and options.trust and (words is not None or bool(parts)),
         gate=_chosen(words.gate if words else None, settings.gate, profile.gate),
         gate_threshold=settings.gate_threshold,
         outliers=_chosen(words.outliers if words else None, settings.outliers),
@@ -196,6 +214,8 @@ def resolve(
         visibility=request_context.visibility,
         corrected=checked.corrected,
         language=checked.language,
+        parts=parts,
+        diversity=asked.diversity if isinstance(asked, Compose) else 0.0,
     )
 
 
@@ -211,33 +231,35 @@ def _checked(
     return checker.check(leaf.words, spelling=(wish or settings.spelling) == "auto", visibility=visibility)
 
 
-def _leaf_of(query: Query) -> tuple[Leaf, list[SearchFilters]]:
-    """Return the only leaf of a query and the filters above it.
+def _asked(query: Query) -> tuple[Leaf | Compose, list[SearchFilters]]:
+    """Return the only leaf of a query, or its composition of several, and the filters above it.
 
     Raises:
-        InvalidRequestError: the query has several parts, or negates one.
+        InvalidRequestError: the query is made of several queries in another way, or negates one.
     """
     filters = []
     while not isinstance(query, Leaf):
         if isinstance(query, Where):
             filters.append(query.filters)
             query = query.query
-        elif isinstance(query, Compose) and len(query.parts) == 1:
+        elif isinstance(query, Compose) and (len(query.parts) > 1 or query.diversity > 0):
+            return query, filters
+        elif isinstance(query, Compose):
             query = query.parts[0][0]
         else:
             node = type(query).__name__
             raise InvalidRequestError(
-                f"queries made of several parts ({node}) are not answered yet",
-                hint="search by one part at a time: words, an indexed picture, any picture, or vectors",
+                f"queries made of several queries by {node} are not answered yet",
+                hint="compose words and pictures (Compose), or search by one of them",
                 node=node,
             )
     return query, filters
 
 
 def _restriction(
-    filters: Sequence[SearchFilters], catalog: CatalogReader, visibility: Visibility, leaf: Leaf
+    filters: Sequence[SearchFilters], catalog: CatalogReader, visibility: Visibility, leaves: Sequence[Leaf]
 ) -> tuple[Filter | None, list[str]]:
-    """Return the store's filter for all filters together, and notes for the caller. A picture is not like itself."""
+    """Return the store's filter for all filters together, and notes for the caller. No picture is among those like it."""
     must: list[Condition] = []
     must_not: list[Condition] = []
     notes: list[str] = []
@@ -247,10 +269,18 @@ def _restriction(
             must += restricted.must
             must_not += restricted.must_not
         notes += new_notes
-    if isinstance(leaf, Image):
-        must_not.append(HasId((leaf.image_id,)))
+    themselves = [image_id for leaf in leaves if (image_id := _picture_of(leaf))]
+    if themselves:
+        must_not.append(HasId(tuple(dict.fromkeys(themselves))))
     filter_ = Filter(tuple(must), tuple(dict.fromkeys(must_not))) if must or must_not else None
     return filter_, list(dict.fromkeys(notes))
+
+
+def _picture_of(leaf: Leaf) -> str:
+    """Return the id of the indexed picture that a leaf was taken from; "" for none."""
+    if isinstance(leaf, Image):
+        return leaf.image_id
+    return leaf.origin.image_id if isinstance(leaf, Picture | Vector) else ""
 
 
 def _chosen(*wishes: bool | None) -> bool:

@@ -88,6 +88,7 @@ def response_of(
         next_offset=next_offset(resolved, shown),
         fusion=resolved.fusion,
         space_weights=dict(weights.by_space),
+        parts=[part.described for part in resolved.parts],
         guides=list(guides),
         gate=gate,
         confidence=None if presence is None else presence.confidence,

@@ -35,6 +35,24 @@ class Leaf(Query):
 
 
 @dataclass(frozen=True, slots=True)
+class Origin:
+    """Where the pixels or vectors of a leaf are from.
+
+    Attributes:
+        image_id: The indexed picture, which is not among the results; "" for none.
+        region: Left edge, upper edge, width and height of the part of the picture that they show, in shares of its size; None
+            for all of it.
+    """
+
+    image_id: str = ""
+    region: tuple[float, float, float, float] | None = None
+
+
+NOWHERE: Final = Origin()
+"""Origin of pixels and vectors that are from no indexed picture, all of it."""
+
+
+@dataclass(frozen=True, slots=True)
 class Text(Leaf):
     """Pictures that show what these words say.
 
@@ -75,12 +93,14 @@ class Picture(Leaf):
 
     Attributes:
         pixels: (h, w, 3) uint8, upright RGB.
+        origin: Where the pixels are from.
 
     Raises:
         InvalidRequestError: the array is of another shape or type, or empty.
     """
 
     pixels: NDArray[np.uint8]
+    origin: Origin = NOWHERE
 
     def __post_init__(self) -> None:
         shape, dtype = self.pixels.shape, self.pixels.dtype
@@ -96,12 +116,14 @@ class Vector(Leaf):
 
     Attributes:
         by_space: Space -> (dim,) float32 vector of the version that is searched; it is normalised to length 1.
+        origin: Where the vectors are from.
 
     Raises:
         InvalidRequestError: there is no vector, or one is not finite, zero or of another shape than (dim,).
     """
 
     by_space: Mapping[str, NDArray[np.float32]]
+    origin: Origin = NOWHERE
 
     def __post_init__(self) -> None:
         if not self.by_space:
@@ -125,15 +147,28 @@ class Compose(Query):
 
     Attributes:
         parts: Pairs of a query and its weight; a negative weight asks for pictures unlike that query.
+        names: Names of the parts, as explanations show them, each once; () to have them named by what they are.
+        diversity: How much a picture loses for being like those before it (MMR), in [0, 1].
 
     Raises:
-        InvalidRequestError: there is no part, a weight is not finite, or no weight is above 0.
+        InvalidRequestError: there is no part, a weight is not finite, no weight is above 0, the names are not those of the
+            parts, or the diversity is outside of its range.
     """
 
     parts: tuple[tuple[Query, float], ...]
+    names: tuple[str, ...] = ()
+    diversity: float = 0.0
 
     def __post_init__(self) -> None:
         _check_parts("Compose", [part for part, _ in self.parts])
+        if self.names and (len(self.names) != len(self.parts) or len(set(self.names)) != len(self.names)):
+            raise InvalidRequestError(
+                f"{len(self.parts)} parts of the query are named {', '.join(self.names)}", hint="give each a name of its own"
+            )
+        if not 0 <= self.diversity <= 1:
+            raise InvalidRequestError(
+                f"the diversity is {self.diversity!r}", hint="0 for the most similar pictures, up to 1 for the most different"
+            )
         for _, weight in self.parts:
             if not math.isfinite(weight):
                 raise InvalidRequestError(f"a part of the query has weight {weight!r}", hint="weights are finite numbers")

@@ -1,7 +1,8 @@
 """Explanation of a recorded query: each hit's score, split into the parts that its (guide, space) lists gave.
 
 The parts are computed from the query's record alone, so an explanation stays true after the collection has changed. They sum to
-the score: for `mean_distance` a part is weight / scale * inner product over all weights, for rank fusions weight / (k + rank).
+the score: for `mean_distance` a part is weight / scale * inner product over all weights, for rank fusions weight / (k + rank),
+for composed queries what was recorded of each part (query/composing/ranking.py).
 """
 
 from __future__ import annotations
@@ -12,9 +13,9 @@ from collections.abc import Sequence
 from typing import Final
 
 from lodestone.query_log.trace import Trace
-from lodestone.retrieval.fusion import NEED_ALL_SCORES, VISRET_K, RankedList, lists_of_tier
+from lodestone.retrieval.fusion import NEED_ALL_SCORES, VISRET_K, WEIGHTED_SUM, RankedList, lists_of_tier
 from lodestone.retrieval.rescoring import ALL_GUIDES
-from lodestone_schemas.api import ExplainedHit, HitPart, ListInfo, QueryExplanation
+from lodestone_schemas.api import ExplainedHit, HitPart, ListInfo, QueryExplanation, QueryPart
 
 PAGE_ORDER: Final = "page order"  # guide of the part that keeps a deeper page's score below the page before
 _RANK_CONSTANT: Final = {"weighted_reciprocal_rank": 0.0, "rrf": VISRET_K}
@@ -34,6 +35,7 @@ def explain(trace: Trace) -> QueryExplanation:
         language=trace.plan.get("language"),
         request=dict(trace.request),
         plan=dict(trace.plan),
+        parts=[QueryPart.model_validate(part) for part in trace.plan.get("parts", [])],
         gate=trace.gate,
         confidence=trace.confidence,
         probably_nothing=trace.probably_nothing,
@@ -83,7 +85,10 @@ def _idle(trace: Trace) -> list[str]:
 
 def _explained(trace: Trace, image_id: str, row: int, place: int) -> ExplainedHit:
     score = float(trace.ranking.scores[place])
-    parts = _score_parts(trace, image_id, row) if trace.fusion in NEED_ALL_SCORES else _rank_parts(trace, image_id)
+    if trace.fusion == WEIGHTED_SUM:
+        parts = _composed_parts(trace, image_id, row)
+    else:
+        parts = _score_parts(trace, image_id, row) if trace.fusion in NEED_ALL_SCORES else _rank_parts(trace, image_id)
     total = math.fsum(part.part for part in parts)
     # Only a page beyond the first may lie under a ceiling (fusion.fuse_in_tiers); anything else stays visible as unexplained.
     if len(trace.depths) > 1 and total > score + _EXACT:
@@ -111,6 +116,29 @@ def _score_parts(trace: Trace, image_id: str, row: int) -> list[HitPart]:
         else:  # a list that no vector stands behind, or a picture that this space does not hold: it counts as the list's last
             score = float(one.scores[one.ids.index(image_id)]) if image_id in one.ids else float(one.scores.min())
             parts.append(_part(one, image_id, score, one.weight / one.scale * score / whole))
+    return parts
+
+
+def _composed_parts(trace: Trace, image_id: str, row: int) -> list[HitPart]:
+    """Return the parts of a composed query: similarity as it was recorded, and the share of the score."""
+    found = {(one.guide, one.space): one for one in trace.lists}
+    parts = []
+    for one in trace.completed:
+        if one.weight <= 0 or image_id not in one.ids:
+            continue
+        share = float(one.scores[one.ids.index(image_id)])
+        similarity = trace.parts.get((one.guide, one.space))
+        listed = found.get((one.guide, one.space))
+        parts.append(
+            HitPart(
+                guide=one.guide,
+                space=one.space,
+                rank=None if listed is None else _rank(listed, image_id),
+                score=share if similarity is None else float(similarity[row]),
+                weight=one.weight,
+                part=one.weight * share,
+            )
+        )
     return parts
 
 

@@ -22,7 +22,7 @@ from lodestone.retrieval.rescoring import ListSearch
 from lodestone_schemas.api import GateDecision, GuideInfo
 
 FORMAT: Final = 1
-Kind = Literal["words", "similar", "picture"]
+Kind = Literal["words", "similar", "picture", "composed"]
 _QUICK: Final = 1  # zlib level: ids hardly shrink further
 _ZLIB_HEADER: Final = b"\x78\x01"  # deflate, a window of 32 kB, the quickest level (RFC 1950)
 
@@ -34,11 +34,11 @@ class Trace:
     Attributes:
         query_id: Identifier of the query.
         created_at: When it was asked, UTC.
-        kind: Whether it was asked in words, by an indexed picture or by any picture.
-        text: Normalised words; empty for a search by picture.
+        kind: Whether it was asked in words, by an indexed picture, by any picture, or composed of several parts.
+        text: Normalised words; empty for a search by picture; of a composed query, all words that it looks for.
         request: The request as it was given, JSON-serialisable.
         plan: What was decided before searching, JSON-serialisable.
-        fusion: Key of `FUSIONS`; a former name is read as today's.
+        fusion: Key of `FUSIONS`, or `WEIGHTED_SUM`; a former name is read as today's.
         depths: See `fuse_in_tiers`.
         space_weights: Space -> weight in the text pass, trust included.
         topic: Topic whose trust counted.
@@ -50,10 +50,12 @@ class Trace:
         searches: The (guide, space) searches behind `lists`, with their vectors.
         lists: The lists that they found; also lists without a vector behind them, such as `tags`.
         completed: What was fused: for fusions that read scores one list a space with every candidate's exact score (guide
-            `*`), else `lists` themselves.
+            `*`), for composed queries one list a part and space with its share of every candidate's score, else `lists`
+            themselves.
         ranking: The fused answer.
         hits: Ids of the page that was shown, in order.
-        parts: (guide, space) -> (hits,) float32: inner product of each shown hit with that guide; NaN where it has none.
+        parts: (guide, space) -> (hits,) float32: similarity of each shown hit with that guide, or that part of a composed
+            query; NaN where it has none.
         stage: Stage of the final answer: text, guides or picture.
         dropped: What was left out.
         warnings: What went wrong.

@@ -25,6 +25,7 @@ from lodestone_schemas.api import Contribution
 
 TEXT_GUIDE: Final = "text"  # name of the list's guide when the query's own words were searched
 PICTURE_GUIDE: Final = "picture"  # the same for a query that is a picture
+WEIGHTED_SUM: Final = "weighted_sum"  # name of the fusion of composed queries, which no request can ask for
 VISRET_K: Final = 1.0
 _log = logging.getLogger(__name__)
 
@@ -107,6 +108,20 @@ def mean_distance(lists: Sequence[RankedList]) -> FusedList:
     return _best_first(ids, total / sum(one.weight for one in used))
 
 
+def weighted_sum(lists: Sequence[RankedList]) -> FusedList:
+    """Add up weight times score over the lists that hold a picture; a list that does not hold it adds nothing.
+
+    Composed queries are ranked by it (query/composing): each list has the scores of one part in one space, and whoever makes
+    the lists decides what a missing vector means.
+    """
+    used = _counting(lists)
+    ids, codes = _number(used)
+    if not ids:
+        return FusedList((), np.empty(0))
+    gains = np.concatenate([one.weight * one.scores.astype(np.float64) for one in used])
+    return _best_first(ids, np.bincount(codes, weights=gains, minlength=len(ids)).astype(np.float64, copy=False))
+
+
 FUSIONS: Final[Mapping[str, Fusion]] = {
     "weighted_reciprocal_rank": weighted_reciprocal_rank,
     "rrf": rrf,
@@ -117,11 +132,11 @@ FORMER_NAMES: Final[Mapping[str, str]] = {"needle": "weighted_reciprocal_rank"}
 """Former name of a fusion -> its name now. Requests, settings and recorded queries may still hold former names."""
 
 # These fusions read scores: lists are completed over the union of candidates before they are fused.
-NEED_ALL_SCORES: Final = frozenset({"mean_distance"})
+NEED_ALL_SCORES: Final = frozenset({"mean_distance", WEIGHTED_SUM})
 
 
 def find_fusion(name: str) -> Fusion:
-    """Return the fusion of this name, or former name.
+    """Return the fusion of this name, or former name, that a request may ask for.
 
     Raises:
         UnknownNameError: no fusion has this name; it lists the known ones.
@@ -130,6 +145,15 @@ def find_fusion(name: str) -> Fusion:
     if current not in FUSIONS:
         raise UnknownNameError.among("fusion", name, list(FUSIONS))
     return FUSIONS[current]
+
+
+def recorded_fusion(name: str) -> Fusion:
+    """Return the fusion of this name that a recorded query was ranked by: one of `FUSIONS`, or that of composed queries.
+
+    Raises:
+        UnknownNameError: as `find_fusion`.
+    """
+    return weighted_sum if name == WEIGHTED_SUM else find_fusion(name)
 
 
 def current_name(name: str) -> str:
@@ -158,12 +182,12 @@ def fuse_in_tiers(
     that the next depth adds, and so on. Scores never rise from one tier to the next.
 
     Args:
-        name: Key of `FUSIONS`, or a former name.
+        name: Key of `FUSIONS`, a former name, or `WEIGHTED_SUM`.
         found: The lists as the searches gave them; a picture's place there says at which depth it enters.
         completed: The same lists, with every candidate's score (`rescoring.complete`) for one of `NEED_ALL_SCORES`.
         depths: Ascending; the last one is the depth of the search.
     """
-    fusion = find_fusion(name)
+    fusion = recorded_fusion(name)
     if len(depths) == 1:
         return fusion(completed)
     ids: list[str] = []

@@ -37,6 +37,7 @@ class Ranking:
         searches: The searches behind `lists`.
         completed: What was fused: one list a space with all candidates' exact scores if the fusion reads scores, else `lists`.
         dropped: What was left out for lack of time.
+        similarities: Of a composed query, each part's similarity with every candidate, the most similar first.
     """
 
     fused: FusedList
@@ -44,6 +45,7 @@ class Ranking:
     searches: tuple[ListSearch, ...] = ()
     completed: tuple[RankedList, ...] = ()
     dropped: tuple[str, ...] = ()
+    similarities: tuple[RankedList, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lodestone.query_log.trace import Trace
-from lodestone.retrieval.fusion import NEED_ALL_SCORES, RankedList, find_fusion
+from lodestone.retrieval.fusion import NEED_ALL_SCORES, RankedList, recorded_fusion
 
 _UNIT: Final = 0.5  # share of the spread of the answer's scores that makes one unit of margin; fitted on validation data
 _REACH: Final = 1.0  # margin, in units, at which a space's loss for a pair reaches 0 or 1; fitted on validation data
@@ -91,7 +91,7 @@ def _by_space(trace: Trace) -> dict[str, tuple[float, list[RankedList]]]:
 
 
 def _space_scores(fusion: str, lists: Sequence[RankedList], weight: float) -> _SpaceScores:
-    fused = find_fusion(fusion)([replace(ranked, weight=ranked.weight / weight) for ranked in lists])
+    fused = recorded_fusion(fusion)([replace(ranked, weight=ranked.weight / weight) for ranked in lists])
     other_score = float(fused.scores.min()) if fusion in NEED_ALL_SCORES else 0.0
     return _SpaceScores(fused.ids, fused.scores, other_score)
 

@@ -16,6 +16,7 @@ from lodestone.query.request_context import NOW, RequestContext
 from lodestone.query.resolve import resolve
 from lodestone.query.tree import And, Compose, Image, Not, Or, Text, Where
 from lodestone.query.words.checker import CheckedWords
+from lodestone.retrieval.fusion import WEIGHTED_SUM
 from lodestone.store.base import Between, Filter, HasId, MatchAny
 from lodestone.text_encoders.text import normalise_query
 from lodestone_schemas.api import SearchFilters, SearchOptions, SearchRequest
@@ -246,19 +247,19 @@ def test_lists_are_as_deep_as_the_home_says_else_the_profile(catalog, own, expec
 @pytest.mark.parametrize(
     "query",
     [
-        Compose(((Text("a dog"), 1.0), (Image("an-id"), -0.5))),
+        Compose(((Text("a dog"), 1.0), (Not(Text("a cat")), 0.5))),
         And((Text("a dog"), Text("a beach"))),
         Or((Text("a dog"), Text("a cat"))),
         Not(Text("a dog")),
         Where(SearchFilters(), Not(Text("a dog"))),
     ],
 )
-def test_queries_of_several_parts_are_refused_with_what_to_do(catalog, query):
+def test_queries_made_of_queries_are_refused_with_what_to_do(catalog, query):
     with pytest.raises(InvalidRequestError, match="not answered yet") as raised:
         resolved(catalog, SearchRequest(query="x"), query=query)
     assert raised.value.code == "invalid_request"
-    assert raised.value.details["node"] in {"Compose", "And", "Or", "Not"}
-    assert "one part at a time" in raised.value.hint
+    assert raised.value.details["node"] in {"And", "Or", "Not"}
+    assert raised.value.hint
 
 
 def test_a_composition_of_one_part_is_that_part(catalog):
@@ -325,3 +326,26 @@ def test_a_search_by_picture_has_no_words_to_check(catalog):
     checker = Checker()
     assert resolved(catalog, SearchOptions(), checker=checker).warnings == ()
     assert checker.asked == []
+
+
+def test_a_composed_query_has_its_parts_and_no_guides_tags_or_spelling_of_its_own(catalog):
+    query = Compose(
+        ((Text("a dog"), 3.0), (Image("an-id"), 1.0), (Text("a leash"), -4.0), (Text("a cat"), 0.0)), diversity=0.25
+    )
+    ours = resolved(catalog, SearchRequest(query="a dog", guides=5, topic="dogs"), query=Where(SearchFilters(), query))
+    assert [(part.name, part.weight, part.avoid) for part in ours.parts] == [
+        ("words", 0.375, False),
+        ("picture", 0.125, False),
+        ("without", 0.5, True),
+    ]
+    assert ours.leaves == (Text("a dog"), Image("an-id"), Text("a leash"))
+    assert (ours.text, ours.words, ours.generators, ours.guides) == ("", "a dog", (), 0)
+    assert (ours.fusion, ours.diversity, ours.topic, ours.trust) == (WEIGHTED_SUM, 0.25, "dogs", True)
+    assert ours.filter == Filter((), (HasId(("an-id",)),))
+    assert (
+        resolved(catalog, SearchRequest(query="x", fusion="rrf"), query=query)
+        .warnings[-1]
+        .startswith("fusion 'rrf' is left out")
+    )
+    with pytest.raises(UnknownNameError):  # it is no fusion that a request can ask for
+        resolved(catalog, SearchRequest(query="x", fusion=WEIGHTED_SUM))

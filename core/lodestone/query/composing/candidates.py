@@ -1,0 +1,148 @@
+"""Candidates of composed queries: the pictures that may rank high, with the exact similarity of each with every part.
+
+`CandidateSource` is the contract. `UnionSource` searches every part in every space by itself, and once a space what all parts
+ask of that space together; it then scores the union of what was found.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from lodestone.clock import Stopwatch, within
+from lodestone.retrieval.fusion import RankedList
+from lodestone.retrieval.rescoring import ALL_GUIDES, ListSearch, by_collection
+from lodestone.retrieval.searcher import RankingRules, Searcher
+from lodestone.store.base import Filter, HasId, VectorQuery, VectorStore
+
+FEWEST: int = 8  # pictures of a sample: below, nothing can be said of an ordinary picture
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """Similarity of one part with ordinary pictures, in one space: mean and standard deviation, which is above 0."""
+
+    mean: float = 0.0
+    spread: float = 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class Candidates:
+    """What was found for the parts of one query.
+
+    Attributes:
+        found: The lists that put pictures among the candidates, as they were found.
+        scored: One list a search: the exact inner product with every candidate that the space holds, best first.
+        late: Spaces that did not answer in time.
+    """
+
+    found: tuple[RankedList, ...] = ()
+    scored: tuple[RankedList, ...] = ()
+    late: tuple[str, ...] = ()
+
+    @property
+    def ids(self) -> tuple[str, ...]:
+        """Ids of all candidates, ascending."""
+        return tuple(sorted(set().union(*(one.ids for one in self.found))))
+
+
+class CandidateSource(Protocol):
+    """Finds candidates of composed queries."""
+
+    async def search(
+        self,
+        searches: Sequence[ListSearch],
+        rules: RankingRules,
+        stopwatch: Stopwatch,
+        *,
+        avoided: Collection[str],
+        standings: Mapping[tuple[str, str], Standing],
+    ) -> Candidates:
+        """Return the lists that candidates are found in; spaces that do not answer by the deadline are left out.
+
+        Args:
+            searches: One a part and space: guide is the part's name, weight its share of the score there; the vector of a part
+                to avoid is negated.
+            rules: Depths, filter and deadline.
+            stopwatch: Counts `search`.
+            avoided: Names of the parts to avoid.
+            standings: (part, space) -> similarity with ordinary pictures.
+        """
+
+    async def score(
+        self, searches: Sequence[ListSearch], image_ids: Sequence[str], rules: RankingRules, stopwatch: Stopwatch
+    ) -> list[RankedList]:
+        """Return one list a search: the exact inner product with each of these pictures that the space holds.
+
+        Args:
+            searches: As in `search`.
+            image_ids: The candidates.
+            rules: The deadline.
+            stopwatch: Counts `rescore`.
+
+        Raises:
+            TimeoutError: the deadline passed.
+        """
+
+
+class UnionSource:
+    """Implements `CandidateSource` by searches of single spaces.
+
+    Args:
+        searcher: Searches them.
+        store: Scores the candidates.
+    """
+
+    def __init__(self, searcher: Searcher, store: VectorStore) -> None:
+        self._searcher = searcher
+        self._store = store
+
+    async def search(
+        self,
+        searches: Sequence[ListSearch],
+        rules: RankingRules,
+        stopwatch: Stopwatch,
+        *,
+        avoided: Collection[str],
+        standings: Mapping[tuple[str, str], Standing],
+    ) -> Candidates:
+        """Search each part that is looked for, and all parts of a space together; see `CandidateSource.search`."""
+        wanted = [one for one in searches if one.guide not in avoided]
+        together = [_together(group, standings) for group in by_collection(searches).values() if len(group) > 1]
+        found = await self._searcher.search([*wanted, *(one for one in together if one is not None)], rules, stopwatch)
+        return Candidates(found.lists, late=found.late)
+
+    async def score(
+        self, searches: Sequence[ListSearch], image_ids: Sequence[str], rules: RankingRules, stopwatch: Stopwatch
+    ) -> list[RankedList]:
+        """Search the candidates exactly, once a space; see `CandidateSource.score`."""
+        groups = by_collection(searches)
+        with stopwatch.stage("rescore"):
+            if all(self._store.instant(collection) for collection in groups):
+                return self._scored(groups, image_ids)
+            return await within(asyncio.to_thread(self._scored, groups, image_ids), rules.deadline)
+
+    def _scored(self, groups: Mapping[str, Sequence[ListSearch]], image_ids: Sequence[str]) -> list[RankedList]:
+        among = Filter((HasId(tuple(image_ids)),))
+        lists = []
+        for collection, group in groups.items():
+            queries = [VectorQuery(one.vector, limit=len(image_ids), filter=among, exact=True) for one in group]
+            for one, answer in zip(group, self._store.search(collection, queries), strict=True):
+                lists.append(RankedList(one.guide, one.space, one.weight, answer.ids, answer.scores))
+        return lists
+
+
+def _together(group: Sequence[ListSearch], standings: Mapping[tuple[str, str], Standing]) -> ListSearch | None:
+    """Return the search for what all parts of a space ask for together: by inner product, their weighted sum is one vector."""
+    weights = np.array([one.weight / standings[one.guide, one.space].spread for one in group], np.float32)
+    vector: NDArray[np.float32] = weights @ np.stack([one.vector for one in group])
+    length = float(np.linalg.norm(vector))
+    if length == 0:
+        return None
+    weight = sum(one.weight for one in group)
+    return ListSearch(ALL_GUIDES, group[0].space, group[0].collection, weight, vector / np.float32(length))

@@ -1,0 +1,241 @@
+"""Composed queries through the engine: their ranking is the joint similarity, and records, replays and explanations hold."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from tests.support.collection import Collection, fillers, load_models, photos
+from tests.support.photos import CAT, COFFEE, ROCKET, photo
+from tests.support.traces import unexplained
+
+from lodestone.composed.joint import JointPart, scores
+from lodestone.config.settings import TagSettings
+from lodestone.errors import InvalidRequestError, NotFoundError
+from lodestone.query.learned_stages import LearnedModels
+from lodestone.query.memory import Memory
+from lodestone.query.tree import Compose, Image, Not, Picture, Text, Vector
+from lodestone.query_log.explain import explain
+from lodestone.query_log.replay import replay
+from lodestone.query_log.trace import load_trace
+from lodestone.retrieval.fusion import WEIGHTED_SUM
+from lodestone_schemas.api import SearchFilters, SearchOptions, SearchRequest
+
+ALL = SearchOptions(limit=200, explain=True)
+
+
+@pytest.fixture(scope="module")
+def models():
+    return load_models()
+
+
+@pytest.fixture(scope="module")
+def collection(models, tmp_path_factory):
+    made = Collection(tmp_path_factory.mktemp("home"), models)
+    made.add("photos", photos())
+    made.add("made", fillers(30), root="/made")
+    yield made
+    made.close()
+
+
+@pytest.fixture(scope="module")
+def captioned(models, tmp_path_factory):
+    """Some pictures with captions, the others without."""
+    made = Collection(tmp_path_factory.mktemp("captioned"), models)
+    made.add("photos", photos())
+    made.add("made", fillers(30), root="/made")
+    made.caption({f"more/{number:03}.jpg": [f"dots number {number}", "coloured dots"] for number in range(20)})
+    made.caption({"horse.png": ["a brown horse", "the outline of a horse"], CAT: ["a tabby cat looks up"]})
+    yield made
+    made.close()
+
+
+def engine_of(collection):
+    memory = Memory(collection.catalog, collection.store, history=100, tags=TagSettings(implicit=False))
+    return collection.engine(learnt=LearnedModels(memory=memory))
+
+
+@pytest.fixture
+def engine(collection):
+    return engine_of(collection)
+
+
+async def last(events):
+    return [event async for event in events][-1].response
+
+
+def vectors_of(collection, space):
+    """Ids and vectors of all pictures in a space."""
+    batch = next(iter(collection.store.scroll(collection.models.projections[space].collection, batch_size=1_000)))
+    return list(batch.ids), np.asarray(batch.vectors, np.float32)
+
+
+async def test_the_score_is_the_joint_similarity_of_all_parts(collection, engine):
+    query = Compose(((Text("a cup"), 2.0), (Picture(np.asarray(photo(CAT).convert("RGB"))), 1.0), (Text("a rocket"), -1.0)))
+    response = await last(engine.ask(query, ALL))
+    found = {hit.image_id: hit.score for hit in response.hits}
+    trace = load_trace(collection.catalog, response.query_id)
+    assert {one.guide for one in trace.searches} == {"words", "picture", "without"}
+    ids, _ = vectors_of(collection, "labels")
+    assert set(found) == set(ids)
+    spread = {(one.guide, one.space): one.scale for one in trace.completed}
+    parts = [JointPart(one.guide, one.space, one.vector, one.weight / spread[one.guide, one.space]) for one in trace.searches]
+    joint = scores(parts, {space: vectors_of(collection, space)[1] for space in ("labels", "labels0")})
+    # Standardised: the same score in other units, from that of an ordinary picture.
+    unit = sum(part.weight for part in parts)
+    expected = unit * (joint - joint.mean())
+    ours = np.array([found[image_id] for image_id in ids])
+    np.testing.assert_allclose(ours - ours.mean(), expected, atol=1e-5)
+
+
+async def test_each_part_has_a_weight_and_the_parts_of_a_hit_sum_to_its_score(collection, engine):
+    query = Compose(((Text("a cup"), 1.0), (Image(collection.ids[CAT]), 2.0), (Image(collection.ids[ROCKET]), -1.0)))
+    events = [event async for event in engine.ask(query, ALL)]
+    assert [event.type for event in events] == ["plan", "results", "done"]
+    response = events[-1].response
+    assert [(part.name, part.weight, part.avoid) for part in response.parts] == [
+        ("words", 0.25, False),
+        ("picture", 0.5, False),
+        ("unlike", 0.25, True),
+    ]
+    assert (response.stage, response.fusion, response.guides) == ("text", WEIGHTED_SUM, [])
+    assert sum(response.space_weights.values()) == pytest.approx(1)
+    for hit in response.hits:
+        assert {one.guide for one in hit.contributions} == {"words", "picture", "unlike"}
+        assert sum(one.part for one in hit.contributions) == pytest.approx(hit.score, abs=1e-5)
+        assert sum(one.weight for one in hit.contributions) == pytest.approx(1)
+    trace = load_trace(collection.catalog, response.query_id)
+    assert (trace.kind, trace.text) == ("composed", "a cup")
+    assert replay(trace).identical
+    explanation = explain(trace)
+    assert unexplained(explanation) == []
+    assert explanation.parts == response.parts
+    shown = {(part.guide, part.space): part.score for part in explanation.hits[0].parts}
+    assert shown == {(one.guide, one.space): pytest.approx(one.score) for one in response.hits[0].contributions}
+    assert not {collection.ids[CAT], collection.ids[ROCKET]} & {hit.image_id for hit in response.hits}
+
+
+async def test_words_change_what_a_picture_finds_and_words_to_avoid_push_it_away(collection, engine):
+    cat = Image(collection.ids[CAT])
+
+    async def place(query, uri):
+        response = await last(engine.ask(query, ALL))
+        return [hit.uri for hit in response.hits].index(uri)
+
+    alone = await place(cat, COFFEE)
+    assert await place(Compose(((cat, 1.0), (Text("a cup of coffee"), 2.0))), COFFEE) < alone
+    assert await place(Compose(((cat, 1.0), (Text("a cup of coffee"), -2.0))), COFFEE) > alone
+
+
+async def test_a_query_of_one_part_is_answered_as_that_part_alone(collection, engine):
+    cat = Image(collection.ids[CAT])
+    for part, options in ((cat, SearchOptions()), (Text("a cup"), SearchRequest(query="a cup", guides=0))):
+        alone = await last(engine.ask(part, options))
+        composed = await last(engine.ask(Compose(((part, 3.0),)), options))
+        assert composed.parts == []
+        assert [hit.image_id for hit in composed.hits] == [hit.image_id for hit in alone.hits]
+        assert [hit.score for hit in composed.hits] == pytest.approx([hit.score for hit in alone.hits], abs=1e-5)
+
+
+async def test_a_picture_without_captions_is_renormalised_and_not_scored_nought(captioned):
+    engine = engine_of(captioned)
+    response = await last(engine.ask(Compose(((Text("a horse"), 1.0), (Image(captioned.ids[CAT]), 1.0))), ALL))
+    by_uri = {hit.uri: hit for hit in response.hits}
+    assert set(response.space_weights) == {"labels", "labels0", "captions"}
+    told, silent = by_uri["horse.png"], by_uri[COFFEE]
+    assert "captions" in {one.space for one in told.contributions}
+    assert "captions" not in {one.space for one in silent.contributions}
+    trace = load_trace(captioned.catalog, response.query_id)
+    weight = {(one.guide, one.space): one.weight for one in trace.completed}
+    present = sum(one.weight for one in silent.contributions)
+    assert present == pytest.approx(1 - weight["words", "captions"])
+    for one in silent.contributions:  # each part counts for more, as its similarity were the mean of those that are missing
+        standing = next(each for each in trace.completed if (each.guide, each.space) == (one.guide, one.space))
+        assert one.part == pytest.approx(one.weight * float(standing.scores[standing.ids.index(silent.image_id)]))
+    assert all(sum(one.part for one in hit.contributions) == pytest.approx(hit.score, abs=1e-5) for hit in response.hits)
+    assert unexplained(explain(trace)) == [] and replay(trace).identical
+    assert response.hits[0].uri == "horse.png"
+
+
+async def test_words_to_avoid_are_compared_with_the_caption_that_is_most_like_them(captioned):
+    engine = engine_of(captioned)
+    query = Compose(((Image(captioned.ids[CAT]), 1.0), (Text("the outline of a horse"), -1.0)))
+    response = await last(engine.ask(query, ALL))
+    (horse,) = [hit for hit in response.hits if hit.uri == "horse.png"]
+    (caption,) = [one for one in horse.contributions if one.space == "captions"]
+    assert (caption.score, caption.rank) == (pytest.approx(1, abs=1e-3), 1)
+    assert caption.part < 0
+
+
+async def test_pages_of_a_composed_query_append(collection, engine):
+    query = Compose(((Text("coloured dots"), 1.0), (Image(collection.ids[CAT]), 1.0)))
+    whole = [hit.image_id for hit in (await last(engine.ask(query, SearchOptions(limit=30)))).hits]
+    paged = []
+    for offset in range(0, 30, 10):
+        page = await last(engine.ask(query, SearchOptions(limit=10, offset=offset)))
+        paged += [hit.image_id for hit in page.hits]
+    assert paged == whole
+
+
+async def test_filters_hold_for_every_part(collection, engine):
+    query = Compose(((Text("a cat"), 1.0), (Image(collection.ids[CAT]), 1.0)))
+    response = await last(engine.ask(query, SearchOptions(limit=200, filters=SearchFilters(corpora=["made"]))))
+    assert {hit.corpus for hit in response.hits} == {"made"}
+
+
+async def test_diversity_moves_pictures_like_those_before_them_down_and_is_a_part_of_the_score(collection, engine):
+    parts = ((Text("coloured dots"), 1.0),)
+    plain = await last(engine.ask(Compose((*parts, (Text("dots"), 1.0))), SearchOptions(limit=8)))
+    response = await last(engine.ask(Compose((*parts, (Text("dots"), 1.0)), diversity=0.6), ALL))
+    ids, vectors = vectors_of(collection, "labels")
+    vector_of = dict(zip(ids, vectors, strict=True))
+
+    def closeness(answer):
+        rows = np.stack([vector_of[hit.image_id] for hit in answer.hits[:8]])
+        return float((rows @ rows.T)[np.triu_indices(8, 1)].mean())
+
+    assert closeness(response) < closeness(plain)
+    assert [hit.score for hit in response.hits] == sorted((hit.score for hit in response.hits), reverse=True)
+    trace = load_trace(collection.catalog, response.query_id)
+    assert replay(trace).identical and unexplained(explain(trace)) == []
+    assert any(part.guide == "diversity" and part.part < 0 for part in explain(trace).hits[1].parts)
+    alone = await last(engine.ask(Compose(parts, diversity=0.5), SearchOptions(limit=3)))
+    assert [part.name for part in alone.parts] == ["words"]
+
+
+async def test_vectors_of_another_length_or_of_no_space_are_refused_as_parts(engine):
+    with pytest.raises(InvalidRequestError, match="holds vectors of"):
+        await last(engine.ask(Compose(((Text("a cat"), 1.0), (Vector({"labels": np.ones(3)}), 1.0))), ALL))
+    with pytest.raises(InvalidRequestError, match="nowhere"):
+        await last(engine.ask(Compose(((Text("a cat"), 1.0), (Vector({"nowhere": np.ones(3)}), 1.0))), ALL))
+
+
+async def test_a_part_that_is_made_of_queries_is_refused_with_what_to_do(engine):
+    with pytest.raises(InvalidRequestError, match="made of several queries") as raised:
+        await last(engine.ask(Compose(((Text("a cat"), 1.0), (Not(Text("a dog")), 1.0))), ALL))
+    assert raised.value.hint
+
+
+async def test_a_picture_that_is_not_indexed_is_not_found(engine):
+    with pytest.raises(NotFoundError):
+        await last(engine.ask(Compose(((Text("a cat"), 1.0), (Image("00000000-0000-5000-8000-000000000000"), 1.0))), ALL))
+
+
+async def test_too_many_parts_are_refused(engine):
+    with pytest.raises(InvalidRequestError, match="9 parts, at most 8") as raised:
+        await last(engine.ask(Compose(tuple((Text(f"word {number}"), 1.0) for number in range(9))), ALL))
+    assert raised.value.hint
+
+
+async def test_parts_are_encoded_at_once_and_each_collection_is_searched_in_one_call(collection, engine, monkeypatch):
+    calls = []
+    original = type(collection.store).search
+
+    def search(self, name, queries):
+        calls.append((name, len(queries), queries[0].exact))
+        return original(self, name, queries)
+
+    monkeypatch.setattr(type(collection.store), "search", search)
+    query = Compose(tuple((Text(words), 1.0) for words in ("a cat", "a dog", "a boat")))
+    await last(engine.ask(query, SearchOptions(limit=5)))
+    spaces = {collection.models.projections[space].collection for space in ("labels", "labels0")}
+    assert sorted(calls) == sorted([(name, 4, False) for name in spaces] + [(name, 3, True) for name in spaces])
