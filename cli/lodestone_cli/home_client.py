@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Self
 
@@ -64,10 +64,11 @@ class HomeClient(LocalClient):
         service = self._find_service()
         return super().similar(image_id, options) if service is None else service.similar(image_id, options)
 
-    def by_picture(self, picture: bytes, options: SearchOptions | None = None) -> SearchResponse:
-        """Return pictures like the one in `picture`, from the service or from models of this process."""
+    def by_picture(self, picture: bytes, options: SearchOptions | None = None, *, more: Sequence[bytes] = ()) -> SearchResponse:
+        """Return pictures like the one in `picture`, and in `more`, from the service or from models of this process."""
         service = self._find_service()
-        return super().by_picture(picture, options) if service is None else service.by_picture(picture, options)
+        asked = super().by_picture if service is None else service.by_picture
+        return asked(picture, options, more=more)
 
     def tag_picture(self, picture: bytes) -> PictureTags:
         """Return what is found out about the picture in `picture`, by the service or by models of this process."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterable, Mapping
+from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 
 import httpx
 
@@ -68,7 +68,7 @@ class AsyncLodestone(AsyncManaging):
         super().__init__(connection, transport=transport)
 
     async def search(self, request: SearchRequest | str) -> SearchResponse:
-        """Return the final answer to a query in words."""
+        """Return the final answer to a query in words, or to one composed of words and indexed pictures."""
         return await self._run(read_calls.search(request))
 
     def stream(self, request: SearchRequest | str) -> AsyncIterator[Event]:
@@ -105,9 +105,14 @@ class AsyncLodestone(AsyncManaging):
         """Return the pictures most like an indexed one."""
         return await self._run(read_calls.similar(image_id, options))
 
-    async def by_picture(self, picture: bytes, options: SearchOptions | None = None) -> SearchResponse:
-        """Return the pictures most like the one in `picture`, the content of a picture file."""
-        return await self._run(read_calls.by_picture(picture, options))
+    async def by_picture(
+        self, picture: bytes, options: SearchOptions | None = None, *, more: Sequence[bytes] = ()
+    ) -> SearchResponse:
+        """Return the pictures most like the one in `picture`, the content of a picture file, and like those in `more`.
+
+        Options that are a `SearchRequest` may ask for words and other parts as well.
+        """
+        return await self._run(read_calls.by_picture(picture, options, more))
 
     async def by_url(self, url: str, options: SearchOptions | None = None) -> SearchResponse:
         """Return the pictures most like the one at a public address, where the service allows that (`serve.fetch_urls`)."""

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any, Generic, TypeVar
 
 from pydantic import BaseModel
+
+from lodestone_schemas.api import SearchOptions
 
 T = TypeVar("T")
 M = TypeVar("M", bound=BaseModel)
@@ -51,6 +53,7 @@ class Call(Generic[T]):
         body: Sent as JSON, unless one of the next two says otherwise.
         in_query: Send `body` as query parameters, its filters among them.
         picture: Send a form: this as its file, `body` as its options.
+        further: Further files of that form.
         lines: Send these lines instead (NDJSON).
         headers: Besides those of every request.
         repeat: When it may be sent again.
@@ -64,6 +67,7 @@ class Call(Generic[T]):
     body: BaseModel | None = None
     in_query: bool = False
     picture: bytes | None = None
+    further: Sequence[bytes] = ()
     lines: bytes | None = None
     headers: Mapping[str, str] = field(default_factory=dict)
     repeat: Repeat = Repeat.ALWAYS
@@ -92,15 +96,16 @@ class Call(Generic[T]):
             headers["Content-Type"] = NDJSON
             given["content"] = self.lines
         elif self.picture is not None:
-            given["files"] = {"image": ("picture", self.picture, "application/octet-stream")}
-            given["data"] = {} if body is None else {"options": body.model_dump_json()}
+            files = [("image", self.picture), *(("images", picture) for picture in self.further)]
+            given["files"] = [(field, ("picture", picture, "application/octet-stream")) for field, picture in files]
+            given["data"] = {} if body is None else {"options": body.model_dump_json(exclude_unset=True)}
         elif self.in_query and body is not None:
             chosen = body.model_dump(mode="json", exclude_none=True)
             params |= {**chosen.pop("filters", {}), **chosen}
         elif body is not None:
             headers["Content-Type"] = "application/json"
-            # A change says what it leaves as it is by leaving it out.
-            given["content"] = body.model_dump_json(exclude_unset=self.method == "PATCH")
+            # A change says what it leaves as it is by leaving it out, and a refinement what it takes over.
+            given["content"] = body.model_dump_json(exclude_unset=self.method == "PATCH" or isinstance(body, SearchOptions))
         return given
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 from urllib.parse import quote
 
@@ -42,7 +43,7 @@ def page(offset: int, limit: int, cursor: str | None, **more: str | None) -> dic
 
 
 def search(request: SearchRequest | str) -> Call[SearchResponse]:
-    """Return the call that searches in words."""
+    """Return the call that searches in words, or by a composed query."""
     return Call("POST", "/v1/search", as_model(SearchResponse), body=request_of(request))
 
 
@@ -57,9 +58,10 @@ def similar(image_id: str, options: SearchOptions | None) -> Call[SearchResponse
     return Call("GET", path, as_model(SearchResponse), body=options or SearchOptions(), in_query=True)
 
 
-def by_picture(picture: bytes, options: SearchOptions | None) -> Call[SearchResponse]:
-    """Return the call that searches by the content of a picture file."""
-    return Call("POST", "/v1/search/image", as_model(SearchResponse), body=options or SearchOptions(), picture=picture)
+def by_picture(picture: bytes, options: SearchOptions | None, more: Sequence[bytes] = ()) -> Call[SearchResponse]:
+    """Return the call that searches by the content of picture files, and by what a `SearchRequest` names besides."""
+    body = options or SearchOptions()
+    return Call("POST", "/v1/search/image", as_model(SearchResponse), body=body, picture=picture, further=tuple(more))
 
 
 def tag_picture(picture: bytes) -> Call[PictureTags]:

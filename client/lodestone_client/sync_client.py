@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 import httpx
 
@@ -69,7 +69,7 @@ class Lodestone(Managing):
         super().__init__(connection, transport=transport)
 
     def search(self, request: SearchRequest | str) -> SearchResponse:
-        """Return the final answer to a query in words."""
+        """Return the final answer to a query in words, or to one composed of words and indexed pictures."""
         return self._run(read_calls.search(request))
 
     def stream(self, request: SearchRequest | str) -> Iterator[Event]:
@@ -106,9 +106,12 @@ class Lodestone(Managing):
         """Return the pictures most like an indexed one."""
         return self._run(read_calls.similar(image_id, options))
 
-    def by_picture(self, picture: bytes, options: SearchOptions | None = None) -> SearchResponse:
-        """Return the pictures most like the one in `picture`, the content of a picture file."""
-        return self._run(read_calls.by_picture(picture, options))
+    def by_picture(self, picture: bytes, options: SearchOptions | None = None, *, more: Sequence[bytes] = ()) -> SearchResponse:
+        """Return the pictures most like the one in `picture`, the content of a picture file, and like those in `more`.
+
+        Options that are a `SearchRequest` may ask for words and other parts as well.
+        """
+        return self._run(read_calls.by_picture(picture, options, more))
 
     def by_url(self, url: str, options: SearchOptions | None = None) -> SearchResponse:
         """Return the pictures most like the one at a public address, where the service allows that (`serve.fetch_urls`)."""

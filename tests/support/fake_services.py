@@ -236,8 +236,16 @@ class _Search:
         return await self._fake.similar(image_id, options, request_context=context)
 
     async def by_picture(
-        self, picture: bytes, options: SearchOptions, caller: Caller, *, context: RequestContext = NOW
+        self,
+        picture: bytes,
+        options: SearchOptions,
+        caller: Caller,
+        *,
+        context: RequestContext = NOW,
+        more: Sequence[bytes] = (),
     ) -> SearchResponse:
+        for further in more:
+            await self._fake.by_picture(further, options, request_context=context)
         return await self._fake.by_picture(picture, options, request_context=context)
 
 

@@ -5,7 +5,7 @@ What is not answered well at once is asked again by the client, which knows how 
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import closing
 from typing import TYPE_CHECKING, Final
 
@@ -53,6 +53,6 @@ class QuickSearcher:
         """Return pictures like an indexed one."""
         return self._client().similar(image_id, options)
 
-    def by_picture(self, picture: bytes, options: SearchOptions | None = None) -> SearchResponse:
-        """Return pictures like the one in `picture`, a picture file's content."""
-        return self._client().by_picture(picture, options)
+    def by_picture(self, picture: bytes, options: SearchOptions | None = None, *, more: Sequence[bytes] = ()) -> SearchResponse:
+        """Return pictures like the one in `picture`, a picture file's content, and like those in `more`."""
+        return self._client().by_picture(picture, options, more=more)

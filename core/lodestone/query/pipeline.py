@@ -5,8 +5,8 @@ Each stage takes what the stages before it returned and returns one value: `Runn
 `plan`, `results` of the first pass, `guide` for each guide, better `results`, `done`.
 
 The gate and guides are for words alone: the gate's model was fitted on text passes, and a picture needs no imagined one. Tags
-compare words and learnt trust has topics of words, so they take part in words alone too. A composed query has a first pass
-of its own (composing/stage.py). Everything else holds for every query: the record, and with it explanation, replay and feedback.
+compare words and learnt trust has topics of words, so they take part in words alone too. A composed query has a first pass of
+its own (composing/stage.py). Everything else holds for every query: the record, and with it explanation, replay and feedback.
 
 What does not fit into the deadline is dropped in this order: guides, then spaces of the guides, then all guides; the first pass
 answers with the spaces that came in time. `dropped` names what was left out.

@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Protocol
 
 from lodestone_schemas.access import KeyCreated, KeyInfo, KeyPage, KeyRequest, KeyRotation
@@ -54,7 +54,7 @@ class SearchApi(Protocol):
     """Searching, looking at what is there, and teaching. Every method raises `LodestoneError`."""
 
     def search(self, request: SearchRequest | str) -> SearchResponse:
-        """Return the final answer to a query in words."""
+        """Return the final answer to a query in words, or to one composed of words and indexed pictures."""
 
     def stream(self, request: SearchRequest | str) -> Iterator[Event]:
         """Yield the events of a query in words; closing the iterator stops the query."""
@@ -62,8 +62,8 @@ class SearchApi(Protocol):
     def similar(self, image_id: str, options: SearchOptions | None = None) -> SearchResponse:
         """Return pictures like an indexed one."""
 
-    def by_picture(self, picture: bytes, options: SearchOptions | None = None) -> SearchResponse:
-        """Return pictures like the one in `picture`, a picture file's content."""
+    def by_picture(self, picture: bytes, options: SearchOptions | None = None, *, more: Sequence[bytes] = ()) -> SearchResponse:
+        """Return pictures like the one in `picture`, a picture file's content, and like those in `more`."""
 
     def tag_picture(self, picture: bytes) -> PictureTags:
         """Return the labels, quality and safety score of `picture`, a picture file's content. Nothing is kept."""

@@ -5,7 +5,7 @@ A command holds a `LodestoneApi` and need not know whether the home is here or b
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Final, Self
 
 from lodestone.paging import PageRequest
@@ -71,7 +71,7 @@ class LocalClient(LocalManagement):
         return cls(lazy_services(InProcessSession(runtime, queue=queue)))
 
     def search(self, request: SearchRequest | str) -> SearchResponse:
-        """Return the final answer to a query in words."""
+        """Return the final answer to a query in words, or to one composed of words and indexed pictures."""
         return self._run(self._services.search.answer(_request_of(request), self._caller))
 
     def stream(self, request: SearchRequest | str) -> Iterator[Event]:
@@ -83,9 +83,9 @@ class LocalClient(LocalManagement):
         """Return pictures like an indexed one."""
         return self._run(self._services.search.similar(image_id, _options_of(options), self._caller))
 
-    def by_picture(self, picture: bytes, options: SearchOptions | None = None) -> SearchResponse:
-        """Return pictures like the one in `picture`, a picture file's content."""
-        return self._run(self._services.search.by_picture(picture, _options_of(options), self._caller))
+    def by_picture(self, picture: bytes, options: SearchOptions | None = None, *, more: Sequence[bytes] = ()) -> SearchResponse:
+        """Return pictures like the one in `picture`, a picture file's content, and like those in `more`."""
+        return self._run(self._services.search.by_picture(picture, _options_of(options), self._caller, more=more))
 
     def tag_picture(self, picture: bytes) -> PictureTags:
         """Return the labels, quality and safety score of `picture`, a picture file's content."""

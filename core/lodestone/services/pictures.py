@@ -52,6 +52,15 @@ class PictureFile:
     etag: str
 
 
+def whole_content(file: PictureFile) -> bytes:
+    """Return all bytes of a picture's file, and close it.
+
+    Raises:
+        ImageError: the file has been written to since it was opened.
+    """
+    return file.source if isinstance(file.source, bytes) else b"".join(file.source.parts())
+
+
 class PictureUseCases:
     """Looks up the pictures of one home. Those of corpora that the caller does not see are unknown to them."""
 

@@ -1,4 +1,4 @@
-"""Searches: in words, by an indexed picture and by any picture, within what the caller sees.
+"""Searches: in words, by an indexed picture, by any picture and composed of several, within what the caller sees.
 
 The restriction to the caller's corpora is a condition of the store's filter: it is handed to the engine with the request.
 """
@@ -6,17 +6,21 @@ The restriction to the caller's corpora is a condition of the store's filter: it
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, Any, cast
 
 from lodestone.access.caller import Caller
 from lodestone.access.visibility import EVERYTHING
+from lodestone.errors import InvalidRequestError
 from lodestone.query.request_context import NOW, RequestContext
+from lodestone.query.tree import Query
+from lodestone.services.composed_queries import LARGEST_SIDE, ComposedQueries, is_composed
 from lodestone.services.limits import shown
 from lodestone.services.redaction import redact_event, redact_response
-from lodestone_schemas.api import Event, SearchOptions, SearchRequest, SearchResponse
+from lodestone_schemas.api import MAX_PARTS, Event, SearchOptions, SearchRequest, SearchResponse
 
 if TYPE_CHECKING:
     from lodestone.services.pictures import PictureUseCases
@@ -34,6 +38,7 @@ class SearchUseCases:
     def __init__(self, session: HomeSession, pictures: PictureUseCases) -> None:
         self._session = session
         self._pictures = pictures
+        self._composed = ComposedQueries(session, pictures)
 
     async def events(
         self, request: SearchRequest, caller: Caller, *, context: RequestContext = NOW
@@ -41,17 +46,26 @@ class SearchUseCases:
         """Yield the query's events as they come; closing the iterator stops the query.
 
         Args:
-            request: The query.
+            request: The query; its parts are checked before the first event.
             caller: Whoever asks.
             context: When and how the request came; its visibility is replaced by the caller's.
+
+        Raises:
+            InvalidRequestError, NotFoundError, ImageError: a part of a composed query makes no sense, or is not there.
         """
+        query: Query | None = None
+        if is_composed(request):
+            query, request = await self._composed.query_of(request, caller)
         engine = await self._session.engine()
-        async with aclosing(cast("Any", engine.events(request, request_context=_of(context, caller)))) as events:
+        asked = engine.events if query is None else partial(engine.ask, query)
+        async with aclosing(cast("Any", asked(request, request_context=_of(context, caller)))) as events:
             async for event in events:
                 yield shown(caller, event, lambda whole: redact_event(whole, request))
 
     async def answer(self, request: SearchRequest, caller: Caller, *, context: RequestContext = NOW) -> SearchResponse:
-        """Return the query's final answer; arguments as of `events`."""
+        """Return the query's final answer; arguments and errors as of `events`."""
+        if is_composed(request):
+            return await self._answer(request, caller, context)
         engine = await self._session.engine()
         return _shown(caller, await engine.answer(request, request_context=_of(context, caller)), request)
 
@@ -69,16 +83,52 @@ class SearchUseCases:
         return _shown(caller, await engine.similar(image_id, options, request_context=_of(context, caller)), options)
 
     async def by_picture(
-        self, picture: bytes, options: SearchOptions, caller: Caller, *, context: RequestContext = NOW
+        self,
+        picture: bytes,
+        options: SearchOptions,
+        caller: Caller,
+        *,
+        context: RequestContext = NOW,
+        more: Sequence[bytes] = (),
     ) -> SearchResponse:
         """Return pictures like the one in `picture`, a picture file's content.
 
+        Args:
+            picture: The file's content.
+            options: How to answer; a `SearchRequest` with words or other parts asks for them too.
+            caller: Whoever asks.
+            context: When and how the request came.
+            more: The content of further pictures that results are to be like.
+
         Raises:
-            ImageError: it cannot be decoded within the bounds.
+            ImageError: a picture cannot be decoded within the bounds.
+            InvalidRequestError: there are too many parts, or as of `events`.
         """
+        if len(more) >= MAX_PARTS:
+            raise InvalidRequestError(
+                f"{len(more) + 1} pictures were sent, at most {MAX_PARTS} parts are answered", hint="send fewer at once"
+            )
+        words = options.query if isinstance(options, SearchRequest) else ""
+        if more or words or is_composed(options):
+            request = options if isinstance(options, SearchRequest) else SearchRequest(**dict(options))
+            return await self._answer(request, caller, context, [picture, *more])
         image = await asyncio.to_thread(self._session.runtime.decode, picture)
         engine = await self._session.engine()
         return _shown(caller, await engine.by_picture(image, options, request_context=_of(context, caller)), options)
+
+    async def _answer(
+        self, request: SearchRequest, caller: Caller, context: RequestContext, pictures: Sequence[bytes] = ()
+    ) -> SearchResponse:
+        """Return the answer to a composed query with these uploaded pictures."""
+        images = [await asyncio.to_thread(self._session.runtime.decode, one, min_side=_side_of(request)) for one in pictures]
+        query, request = await self._composed.query_of(request, caller, images)
+        engine = await self._session.engine()
+        return _shown(caller, await engine.composed(query, request, request_context=_of(context, caller)), request)
+
+
+def _side_of(request: SearchRequest) -> int:
+    """Return the pixels that the shorter side of an uploaded picture is kept at: more, where only a region of it counts."""
+    return 0 if request.region is None else LARGEST_SIDE
 
 
 def _of(context: RequestContext, caller: Caller) -> RequestContext:

@@ -1,4 +1,4 @@
-"""Routes that answer questions: search in words, by an uploaded picture and by an indexed one."""
+"""Routes that answer questions: search in words, by uploaded pictures, by an indexed one, and composed of several parts."""
 
 from __future__ import annotations
 
@@ -88,8 +88,11 @@ def search_router(use_cases: SearchUseCases, metrics: Metrics, fetcher: Fetcher)
 
     @router.post("/v1/search", response_model=SearchResponse)
     async def search(caller: RequestCaller, body: SearchRequest, fields: _Chosen, request: Request) -> Response:
-        """Find pictures by words; answers once, when the answer is final."""
-        async with at_work(request, body.deadline_ms) as work:
+        """Find pictures by words, or by words and pictures together; answers once, when the answer is final.
+
+        `refine_of` takes over the parts of an earlier query. The answer lists all parts with their weights.
+        """
+        async with at_work(request, body.deadline_ms, strictly=body.region is not None) as work:
             response = await use_cases.answer(body, caller, context=work.request_context)
             work.answered(response)
         return answered(response, fields)
@@ -109,17 +112,21 @@ def search_router(use_cases: SearchUseCases, metrics: Metrics, fetcher: Fetcher)
         request: Request,
         fields: _Chosen,
         image: Annotated[UploadFile, File(description="The picture to search by.")],
-        options: Annotated[str, Form(max_length=_OPTIONS_CHARS, description="SearchOptions as JSON.")] = "{}",
+        images: Annotated[list[UploadFile] | None, File(description="Further pictures that results are to be like.")] = None,
+        options: Annotated[
+            str, Form(max_length=_OPTIONS_CHARS, description="SearchRequest as JSON; it may have words and other parts too.")
+        ] = "{}",
     ) -> Response:
-        """Find pictures like an uploaded one. Nothing of the upload is kept."""
+        """Find pictures like uploaded ones, alone or with the parts that `options` names. Nothing of the upload is kept."""
         try:
-            chosen = SearchOptions.model_validate_json(options)
+            chosen = SearchRequest.model_validate_json(options)
         except ValidationError as error:
             raise RequestValidationError(
                 [{**item, "loc": ("body", "options", *item["loc"])} for item in error.errors(include_url=False)]
             ) from error
         async with at_work(request, chosen.deadline_ms, strictly=True) as work:
-            response = await use_cases.by_picture(await image.read(), chosen, caller, context=work.request_context)
+            picture, more = await image.read(), [await further.read() for further in images or []]
+            response = await use_cases.by_picture(picture, chosen, caller, context=work.request_context, more=more)
         return answered(response, fields)
 
     @router.post("/v1/search/url", response_model=SearchResponse)

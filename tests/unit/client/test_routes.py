@@ -29,7 +29,7 @@ CALLS: dict[str, Callable[[Lodestone], Any]] = {
     "resume": lambda c: list(c.resume(ID, f"{ID}.1")),
     "search_many": lambda c: list(c.search_many(["a", "b"])),
     "similar": lambda c: c.similar(ID, SearchOptions(limit=3)),
-    "by_picture": lambda c: c.by_picture(b"\x89PNG"),
+    "by_picture": lambda c: c.by_picture(b"\x89PNG", more=[b"\x89PNG"]),
     "tag_picture": lambda c: c.tag_picture(b"\x89PNG"),
     "tag_image": lambda c: c.tag_image(ID),
     "by_url": lambda c: c.by_url("https://pictures.example/a.jpg"),
