@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from lodestone_cli.command_context import printable
-from lodestone_cli.explanation import verdict_of
+from lodestone_cli.explanation import described, verdict_of
 from lodestone_cli.file_names import shown_name
 from lodestone_cli.naming import counted, short
 
@@ -48,7 +48,7 @@ def print_answer(
     timing = f" in {total:.0f} ms" if total is not None else ""
     line = f"{counted(len(response.hits), 'picture')}{timing}; {response.fusion}; spaces: {weights}"
     console.print(line, style="dim", markup=False)
-    for line in _about_guides(response):
+    for line in [*(f"part {described(part)}" for part in response.parts), *_about_guides(response)]:
         console.print(printable(line), style="dim", markup=False)
     if response.dropped:
         console.print(printable(f"left out: {', '.join(response.dropped)}"), style="yellow", markup=False)
@@ -77,9 +77,10 @@ def _print_hit(console: Console, hit: Hit, path: str | None, *, corpus: str | No
     if console.is_terminal:  # elsewhere whoever reads it has no columns
         below.truncate(console.width, overflow="ellipsis")
     console.print(below)
-    parts = sorted(hit.contributions or [], key=lambda part: -part.weight)
+    parts = sorted(hit.contributions or [], key=lambda part: -part.weight if part.part is None else -abs(part.part))
     for part in parts[:_PARTS]:
         detail = f"{part.space} by {part.guide}: rank {part.rank}, score {part.score:.3f}, weight {part.weight:.2f}"
+        detail += "" if part.part is None else f", {part.part:+.3f} of the score"
         console.print(Text(f"{indent}  {printable(detail)}", style="dim"))
     if len(parts) > _PARTS:
         console.print(Text(f"{indent}  and {len(parts) - _PARTS} more lists", style="dim"))

@@ -13,14 +13,19 @@ from lodestone_cli.naming import local_time, short
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from lodestone_schemas.api import ExplainedHit, GateDecision, GuideInfo, QueryExplanation
+    from lodestone_schemas.api import ExplainedHit, GateDecision, GuideInfo, QueryExplanation, QueryPart
 
 _WIDTH: Final = 80  # columns
 _PARTS: Final = 4  # of each hit
 _VISIBLE: Final = 0.0005  # a part that would be printed as 0.000 says nothing
 _STAGES: Final = 5  # the slowest; JSON has all
 _WHOLE: Final = 1 - 1e-4
-_KINDS: Final = {"words": "", "similar": "like an indexed picture", "picture": "like a picture"}
+_KINDS: Final = {
+    "words": "",
+    "similar": "like an indexed picture",
+    "picture": "like a picture",
+    "composed": "like several pictures",
+}
 
 
 def print_explanation(console: Console, explanation: QueryExplanation, paths: Mapping[str, str]) -> None:
@@ -54,6 +59,16 @@ def verdict_of(gate: GateDecision) -> str:
     return gate.why if gate.why.startswith(gate.verdict) else f"{gate.verdict}: {gate.why}"
 
 
+def described(part: QueryPart) -> str:
+    """Return a part of a composed query in a line: its name and weight, and its words or picture."""
+    if part.text is not None:
+        content = part.text
+    else:
+        content = "a picture" if part.image_id is None else f"picture {short(part.image_id)}"
+        content = content if part.region is None else f"a region of {content}"
+    return f"{part.name} {part.weight:.2f}: {content}"
+
+
 def _how(explanation: QueryExplanation) -> Iterator[str]:
     plan = explanation.plan
     searched = [*plan.get("spaces", {}), *(one for one in ("captions", "tags") if plan.get(one))]
@@ -70,6 +85,8 @@ def _how(explanation: QueryExplanation) -> Iterator[str]:
 def _decided(explanation: QueryExplanation) -> Iterator[str]:
     if explanation.corrected_query is not None:
         yield f"corrected from: {explanation.request.get('query', '')}"
+    for part in explanation.parts:
+        yield f"part {described(part)}"
     if explanation.gate is not None:
         yield f"gate: {verdict_of(explanation.gate)}"
     if explanation.confidence is not None:

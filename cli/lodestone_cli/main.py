@@ -26,6 +26,7 @@ _COMMANDS: dict[str, tuple[str, str]] = {
     "watch": ("lodestone_cli.commands.watch", "watch"),
     "search": ("lodestone_cli.commands.search", "search"),
     "similar": ("lodestone_cli.commands.search", "similar"),
+    "refine": ("lodestone_cli.commands.refine", "refine"),
     "status": ("lodestone_cli.commands.status", "status"),
     "doctor": ("lodestone_cli.commands.doctor", "doctor"),
     "feedback": ("lodestone_cli.commands.queries", "feedback"),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import AsyncIterator
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import httpx
 import pytest
@@ -276,7 +276,7 @@ async def test_vectors_of_a_version_that_is_no_longer_searched_are_not_compared(
         def __getattr__(self, name):
             return getattr(self._encoder, name)
 
-        collections = {space: f"{name}-later" for space, name in now.items()}
+        collections: ClassVar = {space: f"{name}-later" for space, name in now.items()}
 
     engine_encoder, engine._encoder = engine._encoder, Later(engine._encoder)
     try:

@@ -160,7 +160,7 @@ def _print_history(console: Console, page: QueryPage) -> None:
         console.print("there are more: --limit", style="dim")
 
 
-_KINDS = {"similar": "like an indexed picture", "picture": "like a picture"}
+_KINDS = {"similar": "like an indexed picture", "picture": "like a picture", "composed": "like several pictures"}
 
 
 def _print_replay(console: Console, recorded: RecordedAnswer, result: ReplayResult, paths: Mapping[str, str]) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import stat
 from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
@@ -10,9 +9,23 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from lodestone.errors import InvalidRequestError, NotFoundError
+from lodestone.errors import InvalidRequestError
 from lodestone_cli.answer import print_answer
 from lodestone_cli.command_context import CommandContext, printable
+from lodestone_cli.composed import (
+    DiversityOption,
+    LikeOption,
+    RegionOption,
+    UnlikeOption,
+    WeightOption,
+    WithoutOption,
+    answer_of,
+    given,
+    indexed,
+    pictures_of,
+    region_of,
+    weights_of,
+)
 from lodestone_cli.file_names import path_fields
 from lodestone_cli.naming import checked, is_id
 from lodestone_cli.options import (
@@ -39,6 +52,7 @@ from lodestone_cli.options import (
     ResultFormat,
     RootFilterOption,
 )
+from lodestone_cli.picture_files import picture_file, read_picture
 from lodestone_cli.result_files import ResultFiles, print_paths
 
 if TYPE_CHECKING:
@@ -49,7 +63,13 @@ if TYPE_CHECKING:
 
 
 def search(
-    query: Annotated[list[str], typer.Argument(help="What the picture shows, in words.", show_default=False)],
+    query: Annotated[list[str] | None, typer.Argument(help="What the picture shows, in words.", show_default=False)] = None,
+    without: WithoutOption = None,
+    like: LikeOption = None,
+    unlike: UnlikeOption = None,
+    weight: WeightOption = None,
+    region: RegionOption = None,
+    diversity: DiversityOption = None,
     limit: LimitOption = 10,
     offset: OffsetOption = 0,
     corpus: CorpusFilterOption = None,
@@ -102,18 +122,28 @@ def search(
     profile: ProfileOption = None,
     output: OutputOption = Output.HUMAN,
 ) -> None:
-    """Find pictures by what they show: `lodestone search "two dogs running on a beach"`."""
+    """Find pictures by what they show: `lodestone search "two dogs on a beach"`, `lodestone search "at night" --like a.jpg`."""
     from lodestone.text_encoders.text import normalise_query
     from lodestone_schemas.searching import SearchRequest
 
     with CommandContext(home=home, profile=profile, output=output, away=True, local=local) as context:
         files = ResultFiles(form, nul=nul, opened=opened, copy_to=copy_to, link_to=link_to, min_score=min_score).checked(output)
-        words = normalise_query(" ".join(query))
+        words = normalise_query(" ".join(query or [])) if query or not like else ""
         _check_profile(context)
         context.require_home()
         context.require_store()
+        pictures = pictures_of(context, like)
+        parts = given(
+            without=without,
+            like=pictures.ids,
+            unlike=indexed(context, unlike),
+            weights=weights_of(weight),
+            region=region_of(region),
+            diversity=diversity,
+        )
         request = checked(
             lambda: SearchRequest(
+                **parts,
                 query=words,
                 limit=limit,
                 offset=offset,
@@ -134,7 +164,7 @@ def search(
             )
         )
         _note_ignored_settings(context)
-        _emit(context, context.searcher.search(request), files, corpora=request.filters.corpora, asked=words)
+        emit_answer(context, answer_of(context, request, pictures.files), files, corpora=request.filters.corpora, asked=words)
 
 
 def similar(
@@ -182,13 +212,13 @@ def similar(
         if is_id(image):
             response = context.searcher.similar(image, options)
         elif context.is_served:
-            picture = _read(_picture_file(image), most_mb=context.loaded.settings.serve.max_upload_mb)
+            picture = read_picture(picture_file(image), most_mb=context.loaded.settings.serve.max_upload_mb)
             response = context.searcher.by_picture(picture, options)
         else:
             import asyncio
 
-            response = asyncio.run(_by_file(context, _picture_file(image), options))
-        _emit(context, response, files, corpora=options.filters.corpora)
+            response = asyncio.run(_by_file(context, picture_file(image), options))
+        emit_answer(context, response, files, corpora=options.filters.corpora)
 
 
 async def _by_file(context: CommandContext, picture: Path, options: SearchOptions) -> SearchResponse:
@@ -270,41 +300,18 @@ def _date(text: str | None, option: str) -> datetime | None:
     return moment if moment.tzinfo else moment.replace(tzinfo=UTC)
 
 
-def _picture_file(name: str) -> Path:
-    path = Path(name).expanduser()
-    try:
-        mode = path.stat().st_mode
-    except (FileNotFoundError, NotADirectoryError) as error:
-        raise NotFoundError(f"no file {str(path)!r}", hint="give a picture file, or an image id from a search") from error
-    except OSError as error:
-        raise _unreadable(path, error) from error
-    if not stat.S_ISREG(mode):  # a pipe would block for ever, a device never end
-        raise InvalidRequestError(f"{str(path)!r} is no file", hint="give a picture file, or an image id from a search")
-    return path
-
-
-def _unreadable(path: Path, error: OSError) -> InvalidRequestError:
-    return InvalidRequestError(f"cannot read {str(path)!r}: {error.strerror}", hint="give a readable picture file")
-
-
-def _read(path: Path, *, most_mb: int) -> bytes:
-    """Return the file's content, for a service that takes at most `most_mb` MiB."""
-    try:
-        with path.open("rb") as file:
-            content = file.read((most_mb << 20) + 1)
-    except OSError as error:
-        raise _unreadable(path, error) from error
-    if len(content) > most_mb << 20:
-        raise InvalidRequestError(
-            f"{str(path)!r} is larger than the {most_mb} MB that the service takes",
-            hint="raise serve.max_upload_mb and start the service again, or stop it: without one there is no such limit",
-        )
-    return content
-
-
-def _emit(
+def emit_answer(
     context: CommandContext, response: SearchResponse, files: ResultFiles, *, corpora: Sequence[str], asked: str = ""
 ) -> None:
+    """Print an answer, and do with its pictures what the user asked for.
+
+    Args:
+        context: The command.
+        response: One page of the answer.
+        files: What is done with the pictures.
+        corpora: Names of the corpora that were searched; empty for all.
+        asked: Words as they were asked.
+    """
     response = files.kept(response)
     paths = context.locator.paths(hit.image_id for hit in response.hits)
     if files.form is ResultFormat.PATHS:

@@ -13,8 +13,8 @@ from lodestone.catalog.reading import CatalogReader
 from lodestone.config.profiles import Profile
 from lodestone.config.settings import QuerySettings
 from lodestone.errors import InvalidRequestError, UnknownNameError
-from lodestone.query.composing.parts import Part, parts_of
 from lodestone.query.filters import restriction
+from lodestone.query.parts import Part, parts_of
 from lodestone.query.request_context import NOW, RequestContext
 from lodestone.query.tree import Compose, Image, Leaf, Picture, Query, Text, Vector, Where
 from lodestone.query.words.checker import CheckedWords, QueryChecker

@@ -18,7 +18,7 @@ from lodestone.access.caller import Caller
 from lodestone.access.visibility import EVERYTHING
 from lodestone.composed.weights import ModalityWeights
 from lodestone.errors import InvalidRequestError
-from lodestone.query.composing.parts import PICTURE, UNLIKE, WITHOUT, WORDS, free_name, kind_of
+from lodestone.query.parts import PICTURE, UNLIKE, WITHOUT, WORDS, free_name, kind_of
 from lodestone.query.tree import Compose, Image, Leaf, Origin, Picture, Text, Vector
 from lodestone.services.sessions.recording import wait_until_recorded
 from lodestone_schemas.api import MAX_PARTS, QueryPart, QueryRegion, SearchOptions, SearchRequest
@@ -47,7 +47,7 @@ _EDGE: Final = 1e-6  # rounding of a region that ends at the edge
 
 @dataclass(frozen=True, slots=True)
 class _Named:
-    """One part of a query, by name; `avoid` as in `composing.parts.Part`."""
+    """One part of a query, by name; `avoid` as in `query.parts.Part`."""
 
     name: str
     leaf: Leaf

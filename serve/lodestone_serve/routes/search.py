@@ -111,6 +111,7 @@ def search_router(use_cases: SearchUseCases, metrics: Metrics, fetcher: Fetcher)
         caller: RequestCaller,
         request: Request,
         fields: _Chosen,
+        *,
         image: Annotated[UploadFile, File(description="The picture to search by.")],
         images: Annotated[list[UploadFile] | None, File(description="Further pictures that results are to be like.")] = None,
         options: Annotated[

@@ -19,11 +19,11 @@ from lodestone.clock import within
 from lodestone.generators.query_notes import describe_failure
 from lodestone.query.composing.candidates import FEWEST, Candidates, CandidateSource, Standing
 from lodestone.query.composing.captions import CaptionSearch
-from lodestone.query.composing.parts import Part
 from lodestone.query.composing.ranking import POOL, diversified, shares_of, similarities
 from lodestone.query.first_pass import FirstPass, QueryWeights
 from lodestone.query.learned_stages import LearnedStages
 from lodestone.query.leaves import EncodedLeaf, EncodedQuery
+from lodestone.query.parts import Part
 from lodestone.query.running import RunningQuery, too_late
 from lodestone.query.stages import EqualWeights, SpaceWeigher
 from lodestone.query.tree import Text

@@ -1,0 +1,135 @@
+"""Command `lodestone refine`: changes a query that was answered, by words and by pictures of its answer."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from lodestone.errors import InvalidRequestError, NotFoundError
+from lodestone_cli.command_context import CommandContext
+from lodestone_cli.commands.search import emit_answer
+from lodestone_cli.composed import (
+    DiversityOption,
+    NamedPictures,
+    RegionOption,
+    WeightOption,
+    WithoutOption,
+    answer_of,
+    given,
+    pictures_of,
+    region_of,
+    weights_of,
+)
+from lodestone_cli.naming import checked
+from lodestone_cli.options import (
+    CopyToOption,
+    ExplainOption,
+    FormatOption,
+    HomeOption,
+    LimitOption,
+    LinkToOption,
+    LocalOption,
+    MinScoreOption,
+    NulOption,
+    OffsetOption,
+    OpenOption,
+    Output,
+    OutputOption,
+    ProfileOption,
+    ResultFormat,
+)
+from lodestone_cli.recorded import load_recorded, picture_of
+from lodestone_cli.result_files import ResultFiles
+
+if TYPE_CHECKING:
+    from lodestone_cli.recorded import RecordedAnswer
+
+_LAST = "last"
+_NAMED = "its rank in the answer, its file or its id"
+
+
+def refine(
+    query_id: Annotated[
+        str | None,
+        typer.Argument(help="Query id, or its beginning; the newest query by default, or for `last`.", show_default=False),
+    ] = None,
+    words: Annotated[
+        list[str] | None,
+        typer.Option("--with", help="What it should show as well, in words; may be given several times.", show_default=False),
+    ] = None,
+    without: WithoutOption = None,
+    reference: Annotated[
+        str | None,
+        typer.Option(
+            "--reference", help=f"A result to go on from, in place of earlier pictures: {_NAMED}.", show_default=False
+        ),
+    ] = None,
+    like: Annotated[
+        list[str] | None,
+        typer.Option("--like", help=f"More like this picture: {_NAMED}, or any file.", show_default=False),
+    ] = None,
+    unlike: Annotated[
+        list[str] | None, typer.Option("--unlike", help=f"Less like this picture: {_NAMED}.", show_default=False)
+    ] = None,
+    weight: WeightOption = None,
+    drop: Annotated[
+        list[str] | None,
+        typer.Option("--drop", help="A part to leave out: words, picture, picture2 (see explain).", show_default=False),
+    ] = None,
+    region: RegionOption = None,
+    diversity: DiversityOption = None,
+    limit: LimitOption = 10,
+    offset: OffsetOption = 0,
+    explain: ExplainOption = False,
+    form: FormatOption = ResultFormat.LIST,
+    nul: NulOption = False,
+    opened: OpenOption = False,
+    copy_to: CopyToOption = None,
+    link_to: LinkToOption = None,
+    min_score: MinScoreOption = None,
+    local: LocalOption = False,
+    home: HomeOption = None,
+    profile: ProfileOption = None,
+    output: OutputOption = Output.HUMAN,
+) -> None:
+    """Change a query and ask again: `lodestone refine --like 3 --with "at night" --without people`."""
+    from lodestone_schemas.searching import SearchRequest
+
+    with CommandContext(home=home, profile=profile, output=output, away=True, local=local) as context:
+        files = ResultFiles(form, nul=nul, opened=opened, copy_to=copy_to, link_to=link_to, min_score=min_score).checked(output)
+        changes = given(without=without, weights=weights_of(weight), drop=drop, region=region_of(region), diversity=diversity)
+        if not (changes or words or reference or like or unlike):
+            raise InvalidRequestError(
+                "nothing is to be changed", hint='lodestone refine --like 3 --with "at night" --without people --weight words=2'
+            )
+        context.require_home()
+        context.require_store()
+        recorded = load_recorded(context, None if query_id == _LAST else query_id)
+        pictures = _pictures(context, recorded, like or [])
+        members = given(
+            query=", ".join(words or []) or None,
+            reference=None if reference is None else picture_of(context, recorded, reference),
+            like=pictures.ids,
+            unlike=[picture_of(context, recorded, name) for name in unlike or []],
+            offset=offset or None,
+            explain=explain or None,
+        )
+        request = checked(lambda: SearchRequest(refine_of=recorded.query_id, limit=limit, **changes, **members))
+        response = answer_of(context, request, pictures.files)
+        emit_answer(context, response, files, corpora=[], asked=request.query)
+
+
+def _pictures(context: CommandContext, recorded: RecordedAnswer, names: Sequence[str]) -> NamedPictures:
+    """Return results of the answer, by rank, file or id, and the content of files that are not among the indexed ones."""
+    ids, others = [], []
+    for name in names:
+        try:
+            ids.append(picture_of(context, recorded, name))
+        except NotFoundError:
+            if not Path(name).expanduser().is_file():
+                raise
+            others.append(name)
+    return NamedPictures(ids, pictures_of(context, others).files)

@@ -1,0 +1,162 @@
+"""Composed queries on the command line: what people type for weights and regions, and the pictures that they name."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from lodestone.errors import InvalidRequestError, NotFoundError
+from lodestone_cli.naming import is_id
+from lodestone_cli.picture_files import picture_file, read_picture
+
+if TYPE_CHECKING:
+    from lodestone_cli.command_context import CommandContext
+    from lodestone_schemas.api import SearchRequest, SearchResponse
+
+_PANEL = "Pictures and words together"
+_NUMBERS = 4  # of a region
+
+WithoutOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--without",
+        help="What it should not show, in words; may be given several times.",
+        rich_help_panel=_PANEL,
+        show_default=False,
+    ),
+]
+LikeOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--like",
+        help="A picture that it is like: a file, or an image id; may be given several times.",
+        rich_help_panel=_PANEL,
+        show_default=False,
+    ),
+]
+UnlikeOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--unlike",
+        help="An indexed picture that it is unlike, by its id; may be given several times.",
+        rich_help_panel=_PANEL,
+        show_default=False,
+    ),
+]
+WeightOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--weight",
+        help="How much a part counts: words=2, picture=0.5, without=1; may be given several times.",
+        rich_help_panel=_PANEL,
+        show_default=False,
+    ),
+]
+RegionOption = Annotated[
+    str | None,
+    typer.Option(
+        "--region",
+        help="The part of the picture that counts: x,y,width,height in shares of its size (0.5,0,0.5,1: its right half).",
+        rich_help_panel=_PANEL,
+        show_default=False,
+    ),
+]
+DiversityOption = Annotated[
+    float | None,
+    typer.Option(
+        "--diversity",
+        help="0 to 1: how much a picture loses for being like those before it.",
+        rich_help_panel=_PANEL,
+        show_default=False,
+    ),
+]
+
+
+def weights_of(texts: Iterable[str] | None) -> dict[str, float]:
+    """Return part -> weight of texts such as `words=2`.
+
+    Raises:
+        InvalidRequestError: a text is not of that form.
+    """
+    weights = {}
+    for text in texts or ():
+        name, _, number = text.partition("=")
+        try:
+            weights[name.strip()] = float(number)
+        except ValueError as error:
+            raise InvalidRequestError(f"--weight {text!r} is no part with a number", hint="e.g. --weight words=2") from error
+    return weights
+
+
+def region_of(text: str | None) -> dict[str, float] | None:
+    """Return the region that `x,y,width,height` means; None for None.
+
+    Raises:
+        InvalidRequestError: the text is not of that form.
+    """
+    if text is None:
+        return None
+    try:
+        numbers = [float(number) for number in text.split(",")]
+    except ValueError:
+        numbers = []
+    if len(numbers) != _NUMBERS:
+        raise InvalidRequestError(
+            f"--region {text!r} is no region", hint="x,y,width,height in shares of the picture: 0.5,0,0.5,1 for its right half"
+        )
+    return dict(zip("xywh", numbers, strict=True))
+
+
+def given(**values: Any) -> dict[str, Any]:  # noqa: ANN401 - the members of a request
+    """Return the members of a request that the user has given: those that are not None and not empty."""
+    return {name: value for name, value in values.items() if value is not None and value not in ([], {})}
+
+
+@dataclass(frozen=True, slots=True)
+class NamedPictures:
+    """Pictures that a user names: the ids of indexed ones, and the content of files."""
+
+    ids: list[str]
+    files: list[bytes]
+
+
+def pictures_of(context: CommandContext, names: Iterable[str] | None) -> NamedPictures:
+    """Return the pictures of image ids and of files, which are read.
+
+    Raises:
+        NotFoundError: there is no such file.
+        InvalidRequestError: a file cannot be read.
+    """
+    pictures = NamedPictures([], [])
+    for name in names or ():
+        if is_id(name):
+            pictures.ids.append(name.lower())
+        else:
+            most_mb = context.loaded.settings.serve.max_upload_mb if context.is_served else None
+            pictures.files.append(read_picture(picture_file(name), most_mb=most_mb))
+    return pictures
+
+
+def indexed(context: CommandContext, names: Iterable[str] | None) -> list[str]:
+    """Return the ids of indexed pictures, named by their ids or files.
+
+    Raises:
+        NotFoundError: a name is neither.
+    """
+    found = []
+    for name in names or ():
+        try:
+            found.append(name.lower() if is_id(name) else context.locator.pictures(name)[0])
+        except NotFoundError as error:
+            raise NotFoundError(f"{name!r} is no indexed picture", hint="take the id from a search: -o json") from error
+    return found
+
+
+def answer_of(context: CommandContext, request: SearchRequest, files: list[bytes]) -> SearchResponse:
+    """Return the answer to a request with these uploaded pictures, if there are any."""
+    if not files:
+        return context.searcher.search(request)
+    return context.searcher.by_picture(files[0], request, more=files[1:])

@@ -1,0 +1,50 @@
+"""Picture files that a user names to search by."""
+
+from __future__ import annotations
+
+import stat
+from pathlib import Path
+
+from lodestone.errors import InvalidRequestError, NotFoundError
+
+
+def picture_file(name: str) -> Path:
+    """Return the path of a picture file.
+
+    Raises:
+        NotFoundError: there is no such file.
+        InvalidRequestError: it is no file, or cannot be read.
+    """
+    path = Path(name).expanduser()
+    try:
+        mode = path.stat().st_mode
+    except (FileNotFoundError, NotADirectoryError) as error:
+        raise NotFoundError(f"no file {str(path)!r}", hint="give a picture file, or an image id from a search") from error
+    except OSError as error:
+        raise _unreadable(path, error) from error
+    if not stat.S_ISREG(mode):  # a pipe would block for ever, a device never end
+        raise InvalidRequestError(f"{str(path)!r} is no file", hint="give a picture file, or an image id from a search")
+    return path
+
+
+def _unreadable(path: Path, error: OSError) -> InvalidRequestError:
+    return InvalidRequestError(f"cannot read {str(path)!r}: {error.strerror}", hint="give a readable picture file")
+
+
+def read_picture(path: Path, *, most_mb: int | None) -> bytes:
+    """Return the file's content, for a service that takes at most `most_mb` MiB; None where there is no limit.
+
+    Raises:
+        InvalidRequestError: it cannot be read, or is larger.
+    """
+    try:
+        with path.open("rb") as file:
+            content = file.read() if most_mb is None else file.read((most_mb << 20) + 1)
+    except OSError as error:
+        raise _unreadable(path, error) from error
+    if most_mb is not None and len(content) > most_mb << 20:
+        raise InvalidRequestError(
+            f"{str(path)!r} is larger than the {most_mb} MB that the service takes",
+            hint="raise serve.max_upload_mb and start the service again, or stop it: without one there is no such limit",
+        )
+    return content
