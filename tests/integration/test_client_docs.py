@@ -36,6 +36,8 @@ def test_the_examples_of_the_page_run(url: str, monkeypatch: pytest.MonkeyPatch,
     for expected in (
         "family/pictures/",
         "True 3",
+        "['words', 'picture'] [0.67, 0.33]",
+        "3 parts",
         "final:",
         "3 failed:",
         "our old house",
