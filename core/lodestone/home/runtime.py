@@ -191,6 +191,7 @@ class Runtime(LearningResources):
             shadow: For comparing versions: there are no guides, and queries are neither recorded nor leave tags.
             recording: Whether queries are recorded and leave tags. False also leaves alone what was recorded before.
         """
+        from lodestone.config.compositions import DEFAULT_COMPOSITION, choose_composition
         from lodestone.query.engine import QueryEngine
         from lodestone.query.weighting.choice import make_weigher
         from lodestone.query.words.checker import QueryChecker
@@ -210,6 +211,7 @@ class Runtime(LearningResources):
             boundaries=boundaries_of(self.settings),
             checker=QueryChecker(self.text_encoder, lambda: self.catalog),
             fuser=None if self.remote_stages is None else self.remote_stages.fuser(),
+            rule=choose_composition(DEFAULT_COMPOSITION, self.settings.compositions, self.profile).rule,
         )
 
     def _encoder(self, projections: Mapping[str, Projection], remote: RemoteEncoders | None) -> Encoder:

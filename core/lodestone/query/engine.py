@@ -10,6 +10,7 @@ import numpy as np
 from PIL import Image as PillowImage
 
 from lodestone.catalog.reading import CatalogReader
+from lodestone.config.compositions import DEFAULT_RULE
 from lodestone.config.profiles import Profile
 from lodestone.config.settings import QuerySettings
 from lodestone.files.beneath import Boundaries
@@ -53,6 +54,7 @@ class QueryEngine:
         boundaries: What may be opened of the roots, to see whether the file of a hit is gone.
         checker: Checks spelling and language of words; None to take them as they are.
         fuser: Fuses the lists of queries; None for this process.
+        rule: How the parts of composed queries are joined, a key of `combining.RULES`.
     """
 
     def __init__(
@@ -71,6 +73,7 @@ class QueryEngine:
         boundaries: Boundaries | None = None,
         checker: QueryChecker | None = None,
         fuser: Fuser | None = None,
+        rule: str = DEFAULT_RULE,
     ) -> None:
         self._encoder = encoder
         self._profile = profile
@@ -111,6 +114,7 @@ class QueryEngine:
                 weigher=weigher,
                 learned=self._learned,
                 priors=profile.space_priors,
+                rule=rule,
                 text_encoder=profile.text_encoder,
             ),
             learned=self._learned,

@@ -30,8 +30,9 @@ if TYPE_CHECKING:
     from lodestone.services.pictures import PictureUseCases
     from lodestone.services.sessions.session import HomeSession
 
-USUAL: Final[Mapping[str, float]] = {WORDS: 1.0, PICTURE: 1.0, WITHOUT: 0.5, UNLIKE: 0.5}
-"""Weight of all parts of a kind together, where the request gives none: parts of one kind share it."""
+USUAL: Final[Mapping[str, float]] = {WORDS: 0.8, PICTURE: 1.0, WITHOUT: 0.5, UNLIKE: 0.5}
+"""Weight of all parts of a kind together, where the request gives none: parts of one kind share it. That of words beside a
+picture was chosen on validation data (benchmarks/learning/composed.py)."""
 
 _TAKEN_OVER: Final = (
     "filters",

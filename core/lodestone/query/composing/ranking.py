@@ -1,13 +1,15 @@
 """Ranking of a composed query: the share of each part in the score of each candidate, and diversity among the first ones.
 
-The score is the joint similarity (composed/joint.py) of standardised similarities. A similarity is measured from that of an
-ordinary picture, in units of its spread: pictures are more like pictures than like words, so cosines of different parts and
-spaces do not compare as they are. A picture that has no vector in a space is renormalised over the others:
+A similarity is measured from that of an ordinary picture, in units of its spread: pictures are more like pictures than like
+words, so cosines of different parts and spaces do not compare as they are. A part is as similar to a picture as its spaces say
+on average; spaces that do not hold the picture are left out, and the others count for more:
 
-    z_p(o) = (<q_p, o> - mean_p) / spread_p
-    score(o) = sum of weight_p * z_p(o) over the parts p that o has a vector for / sum of those weights
+    z_ps(o) = (<q_ps, o> - mean_ps) / spread_ps
+    z_p(o) = sum of share_ps * z_ps(o) over the spaces s that hold o / sum of those shares
 
-Each part's share of that sum is kept as a list of its own, so that a record is enough to rank again and to explain.
+A rule of composed/combining.py joins the parts: the sum, which is the joint similarity of these z (composed/joint.py), or one
+of those that ask for all parts at once, over 1 + z / `NULL`. Each part's share of the score is kept as a list of its own for
+each space, so that a record is enough to rank again and to explain.
 """
 
 from __future__ import annotations
@@ -19,10 +21,14 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
+from lodestone.composed.combining import combine_values
 from lodestone.query.composing.candidates import Standing
 from lodestone.retrieval.fusion import FusedList, RankedList
 from lodestone.retrieval.searcher import Ranking
 from lodestone_schemas.api import Contribution
+
+NULL: Final = 3.0
+"""Spreads below an ordinary picture from which a picture counts as not at all like a part, for rules other than the sum."""
 
 DIVERSITY: Final = "diversity"
 """Guide of the list that says what pictures lose for being like those before them."""
@@ -30,26 +36,72 @@ DIVERSITY: Final = "diversity"
 POOL: Final = 200
 """Most candidates, the best ones, that diversity reorders; those behind them stay in order."""
 
+_Values = NDArray[np.float64]
 
-def shares_of(scored: Sequence[RankedList], standings: Mapping[tuple[str, str], Standing]) -> list[RankedList]:
-    """Return one list a part and space whose weight times score is the part's share of each candidate's score.
+
+def shares_of(
+    scored: Sequence[RankedList], standings: Mapping[tuple[str, str], Standing], *, rule: str = "sum"
+) -> list[RankedList]:
+    """Return one list a part and space whose weight times score is its share of each candidate's score.
 
     Args:
         scored: Inner products with every candidate that the space holds; the vectors of parts to avoid are negated.
         standings: (part, space) -> inner products with ordinary pictures.
+        rule: Key of `combining.RULES`.
+
+    Raises:
+        UnknownNameError: there is no such rule.
     """
-    present: dict[str, float] = {}
-    for one in scored:
-        for image_id in one.ids:
-            present[image_id] = present.get(image_id, 0.0) + one.weight
-    lists = []
-    for one in scored:
+    ids = sorted(set().union(*(one.ids for one in scored)))
+    row_of = {image_id: number for number, image_id in enumerate(ids)}
+    rows = [np.fromiter((row_of[image_id] for image_id in one.ids), np.intp, len(one.ids)) for one in scored]
+    values = np.full((len(ids), len(scored)), np.nan)
+    for column, one in enumerate(scored):
         standing = standings[one.guide, one.space]
-        renormalised = np.array([present[image_id] for image_id in one.ids])
-        standardised = (one.scores.astype(np.float64) - standing.mean) / standing.spread
-        shares = np.divide(standardised, renormalised, out=np.zeros_like(standardised), where=renormalised > 0)
-        lists.append(replace(one, scores=shares.astype(np.float32), scale=standing.spread))
-    return lists
+        values[rows[column], column] = (one.scores.astype(np.float64) - standing.mean) / standing.spread
+    weights = np.array([one.weight for one in scored])
+    if rule == "sum":
+        shares = combine_values(rule, values, list(weights)).contributions
+    else:
+        shares = _shares_of_parts(values, weights, [one.guide for one in scored], rule)
+    return [
+        replace(
+            one,
+            scores=(shares[rows[column], column] / one.weight).astype(np.float32),
+            scale=standings[one.guide, one.space].spread,
+        )
+        for column, one in enumerate(scored)
+    ]
+
+
+def _shares_of_parts(values: _Values, weights: _Values, parts: Sequence[str], rule: str) -> _Values:
+    """Return (n, columns) shares of the scores that a rule gives to parts, each divided among its spaces as they make it up.
+
+    Args:
+        values: (n, columns) z, one column a part and space; NaN where a space does not hold the picture.
+        weights: (columns,) weights.
+        parts: The part of each column.
+        rule: A rule that asks for all parts at once.
+    """
+    names = list(dict.fromkeys(parts))
+    groups = [np.flatnonzero([part == name for part in parts]) for name in names]
+    terms = np.zeros(values.shape)  # of the mean over a part's spaces
+    means = np.full((len(values), len(names)), np.nan)
+    for number, columns in enumerate(groups):
+        present = ~np.isnan(values[:, columns])
+        counted = present * weights[columns]
+        total = counted.sum(axis=1, keepdims=True)
+        within = np.divide(counted, total, out=np.zeros(counted.shape), where=total > 0)
+        terms[:, columns] = within * np.where(present, 1 + values[:, columns] / NULL, 0.0)
+        means[:, number] = np.where(total[:, 0] > 0, terms[:, columns].sum(axis=1), np.nan)
+    clamped = np.maximum(means, 0)  # NaN stays NaN
+    joined = combine_values(rule, clamped, [float(weights[columns].sum()) for columns in groups]).contributions
+    shares = np.zeros(values.shape)
+    for number, columns in enumerate(groups):
+        mean = clamped[:, number : number + 1]
+        share = np.divide(terms[:, columns], mean, out=np.zeros((len(values), len(columns))), where=mean > 0)
+        shares[:, columns] = joined[:, number : number + 1] * share
+    return shares
 
 
 def similarities(scored: Sequence[RankedList], avoided: Collection[str]) -> tuple[RankedList, ...]:

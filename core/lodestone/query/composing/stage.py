@@ -1,7 +1,7 @@
 """First pass of a composed query: each part's share of the score in each space, the candidates, and their ranking.
 
 What a part decides of the score is divided among the spaces that it is compared in: for words as the weights of spaces fitted
-to these words say, trust included, for pictures evenly, by the profile's trust. Words are compared with captions too, where
+to these words say, trust included, for pictures mostly to spaces that know scenes. Words are compared with captions too, where
 there are any. Tags, the gate and guides are for words alone and take no part.
 """
 
@@ -25,18 +25,22 @@ from lodestone.query.learned_stages import LearnedStages
 from lodestone.query.leaves import EncodedLeaf, EncodedQuery
 from lodestone.query.parts import Part
 from lodestone.query.running import RunningQuery, too_late
-from lodestone.query.stages import EqualWeights, SpaceWeigher
+from lodestone.query.stages import SpaceWeigher
 from lodestone.query.tree import Text
 from lodestone.query.weighting.trust import apply_trust, prior_trust
 from lodestone.retrieval.calibration import ScoreCalibration
 from lodestone.retrieval.fusion import WEIGHTED_SUM, FusedList, RankedList, fuse_in_tiers
 from lodestone.retrieval.rescoring import ListSearch
 from lodestone.retrieval.searcher import Ranking
-from lodestone.spaces.names import CAPTIONS
+from lodestone.spaces.names import CAPTIONS, LABELS
 from lodestone.store.base import VectorStore
 
-CAPTION_SHARE: Final = 0.4
-"""Share of a part in words that is decided by captions, where there are any."""
+CAPTION_SHARE: Final = 0.5
+"""Share of a part in words that is decided by captions, where there are any (benchmarks/learning/composed.py)."""
+
+PICTURE_TRUST: Final[Mapping[str, float]] = {LABELS: 1 / 3}
+"""Space -> how much it counts for pictures beside others, which count 1: labels tell pictures of one kind of thing apart less
+(benchmarks/learning/composed.py)."""
 
 _EMPTY: Final = Ranking(FusedList((), np.empty(0)))
 _Standings = Mapping[tuple[str, str], Standing]
@@ -53,6 +57,7 @@ class ComposedStage:
         weigher: Fits weights of spaces to words.
         learned: Knows trust.
         priors: Space -> trust before any feedback, of the profile.
+        rule: Key of `combining.RULES`: how the similarities of the parts are joined.
         text_encoder: Name of the encoder whose vectors captions have.
     """
 
@@ -66,6 +71,7 @@ class ComposedStage:
         weigher: SpaceWeigher,
         learned: LearnedStages,
         priors: Mapping[str, float],
+        rule: str,
         text_encoder: str,
     ) -> None:
         self._source = source
@@ -73,18 +79,16 @@ class ComposedStage:
         self._calibration = calibration
         self._store = store
         self._weigher = weigher
-        self._equal = EqualWeights()
         self._learned = learned
         self._priors = priors
+        self._rule = rule
         self._text_encoder = text_encoder
 
     async def weigh(self, query: RunningQuery, encoded: EncodedQuery) -> QueryWeights:
         """Return what each space decides of the score, over all parts."""
         assigned = await self._learned.trust(query, encoded.text_vectors)
-        by_space: dict[str, float] = {}
-        for one in self._searches(query, encoded, assigned.weights):
-            by_space[one.space] = by_space.get(one.space, 0.0) + one.weight
-        return QueryWeights(by_space, assigned.topic, assigned.weights)
+        searches = self._searches(query, encoded, assigned.weights)
+        return QueryWeights(_by_space(searches), assigned.topic, assigned.weights)
 
     async def rank(self, query: RunningQuery, encoded: EncodedQuery, weights: QueryWeights) -> FirstPass:
         """Search the parts in their spaces, and rank what was found by the joint similarity.
@@ -116,18 +120,47 @@ class ComposedStage:
         except TimeoutError as error:
             raise too_late("searching") from error
         scored += await self._by_captions(query, in_captions, candidates.ids, avoided)
+        searches, weights = self._reweighed(query, encoded, weights, scored)
+        weight_of = {(one.guide, one.space): one.weight for one in searches}
+        scored = [replace(one, weight=weight_of[one.guide, one.space]) for one in scored if (one.guide, one.space) in weight_of]
         ranking = self._ranking(query, replace(candidates, scored=tuple(scored)), standings, avoided)
         if query.resolved.diversity > 0:
             ranking = await self._diverse(query, ranking, in_spaces)
         return FirstPass(replace(ranking, searches=tuple(searches)), weights)
 
-    def _searches(self, query: RunningQuery, encoded: EncodedQuery, trust: Mapping[str, float]) -> list[ListSearch]:
-        """Return the searches of all parts, one a part and space; the vector of a part to avoid is negated."""
+    def _reweighed(
+        self, query: RunningQuery, encoded: EncodedQuery, weights: QueryWeights, scored: Sequence[RankedList]
+    ) -> tuple[list[ListSearch], QueryWeights]:
+        """Return the searches, weighed by what was found: words that no picture matches by its labels count little there."""
+        avoided = {part.name for part in query.resolved.parts if part.avoid}
+        best: dict[str, dict[str, float]] = {}
+        for one in scored:
+            if one.ids:
+                nearest = -one.scores[-1] if one.guide in avoided else one.scores[0]
+                best.setdefault(one.guide, {})[one.space] = float(nearest)
+        searches = self._searches(query, encoded, weights.trust, best)
+        return searches, replace(weights, by_space=_by_space(searches))
+
+    def _searches(
+        self,
+        query: RunningQuery,
+        encoded: EncodedQuery,
+        trust: Mapping[str, float],
+        best: Mapping[str, Mapping[str, float]] | None = None,
+    ) -> list[ListSearch]:
+        """Return the searches of all parts, one a part and space; the vector of a part to avoid is negated.
+
+        Args:
+            query: The query under way.
+            encoded: Its leaves.
+            trust: Space -> learnt trust.
+            best: Part -> space -> similarity of the nearest picture; None before searching.
+        """
         resolved = query.resolved
         searches = []
         for part, leaf in zip(resolved.parts, encoded.leaves, strict=True):
             sign = np.float32(-1 if part.avoid else 1)
-            shares = self._shares(part, leaf, encoded.spaces, trust)
+            shares = self._shares(part, leaf, encoded.spaces, trust, (best or {}).get(part.name))
             words = leaf.text_vectors.get(self._text_encoder)
             if words is not None and resolved.captions is not None:
                 rest = 1 - CAPTION_SHARE if shares else 0.0
@@ -142,7 +175,12 @@ class ComposedStage:
         return searches
 
     def _shares(
-        self, part: Part, leaf: EncodedLeaf, spaces: Mapping[str, str], trust: Mapping[str, float]
+        self,
+        part: Part,
+        leaf: EncodedLeaf,
+        spaces: Mapping[str, str],
+        trust: Mapping[str, float],
+        best: Mapping[str, float] | None,
     ) -> Mapping[str, float]:
         """Return the share of each space in what a part decides; they sum to 1, or there are none."""
         names = [space for space, collection in spaces.items() if collection in leaf.vectors]
@@ -150,8 +188,11 @@ class ComposedStage:
             return {}
         in_words = isinstance(part.leaf, Text)
         vectors = {name: vector[np.newaxis] for name, vector in leaf.text_vectors.items()}
-        weights = (self._weigher if in_words else self._equal).weights(vectors, names)
-        learnt = {space: trust[space] for space in names if space in trust} if in_words else {}
+        if in_words:
+            weights = self._weigher.weights(vectors, names, best=best)
+            learnt = {space: trust[space] for space in names if space in trust}
+        else:
+            weights, learnt = {space: PICTURE_TRUST.get(space, 1.0) for space in names}, {}
         trusted = apply_trust(weights, learnt or prior_trust(self._priors, names))
         total = sum(trusted.values())
         return {space: weight / total for space, weight in trusted.items()} if total > 0 else {}
@@ -209,7 +250,7 @@ class ComposedStage:
 
     def _ranking(self, query: RunningQuery, candidates: Candidates, standings: _Standings, avoided: Sequence[str]) -> Ranking:
         with query.stopwatch.stage("fuse"):
-            completed = tuple(shares_of(candidates.scored, standings))
+            completed = tuple(shares_of(candidates.scored, standings, rule=self._rule))
             fused = fuse_in_tiers(WEIGHTED_SUM, candidates.found, completed, depths=query.resolved.depths)
         dropped = tuple(f"space {space!r}: out of time" for space in candidates.late)
         shown = similarities(candidates.scored, avoided)
@@ -234,3 +275,11 @@ class ComposedStage:
         completed = (*ranking.completed, lost)
         fused = fuse_in_tiers(WEIGHTED_SUM, ranking.lists, completed, depths=query.resolved.depths)
         return replace(ranking, fused=fused, completed=completed)
+
+
+def _by_space(searches: Sequence[ListSearch]) -> dict[str, float]:
+    """Return what each space decides of the score, over all parts."""
+    weights: dict[str, float] = {}
+    for one in searches:
+        weights[one.space] = weights.get(one.space, 0.0) + one.weight
+    return weights
