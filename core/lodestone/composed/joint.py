@@ -105,4 +105,5 @@ def scores(parts: Sequence[JointPart], vectors: Mapping[str, Rows]) -> NDArray[n
     present = ~np.isnan(similarities)
     total = present @ weights
     weighted = np.where(present, similarities, 0.0) @ weights
-    return np.divide(weighted, total, out=np.full(len(total), np.nan), where=total > 0)
+    joint: NDArray[np.float64] = np.divide(weighted, total, out=np.full(len(total), np.nan), where=total > 0)
+    return joint

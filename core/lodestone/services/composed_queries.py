@@ -221,7 +221,7 @@ def _taken_over(request: SearchRequest, trace: Trace) -> tuple[SearchRequest, Ma
 _ALL: Final = frozenset(SearchRequest.model_fields)
 
 
-def _without_dropped(parts: Sequence[_Named], drop: Sequence[str], query_id: str) -> list[_Named]:
+def _without_dropped(parts: Sequence[_Named], drop: Sequence[str], query_id: str | None) -> list[_Named]:
     names = [part.name for part in parts]
     for name in drop:
         if name not in names:

@@ -108,7 +108,10 @@ async def test_the_document_that_the_reference_shows_names_no_page(http: httpx.A
     assert not {"/", "/docs"} & set(paths)
     assert {"get", "post"} <= set(paths["/v1/search"])
     summaries = {method: told["summary"] for method, told in paths["/v1/search"].items()}
-    assert summaries == {"get": "Find pictures by the words q", "post": "Find pictures by words, or by words and pictures together"}
+    assert summaries == {
+        "get": "Find pictures by the words q",
+        "post": "Find pictures by words, or by words and pictures together",
+    }
 
 
 @pytest.mark.parametrize("name", ASSETS)

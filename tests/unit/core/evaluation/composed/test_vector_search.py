@@ -1,4 +1,4 @@
-"""Methods over vector sets: joint search is the joint similarity, in arrays and in graphs; streams and embeddings are merged as published."""
+"""Methods over vector sets: joint search is the joint similarity; streams and embeddings are merged as published."""
 
 from pathlib import Path
 
@@ -155,7 +155,7 @@ def test_the_best_are_ordered_by_score_and_then_by_number() -> None:
 def test_the_grid_holds_every_weighting_once() -> None:
     assert [weights.tolist() for weights in weight_grid(2, 2)] == [[0, 1], [0.5, 0.5], [1, 0]]
     assert len(list(weight_grid(3, 4))) == 15
-    assert list(weight_grid(1, 1))[0].tolist() == [1.0]
+    assert next(iter(weight_grid(1, 1))).tolist() == [1.0]
 
 
 def _conflicting() -> VectorSet:
