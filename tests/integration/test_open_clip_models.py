@@ -6,6 +6,7 @@ The models are tiny and random: this proves loading and running, no quality.
 import importlib.util
 import json
 import shutil
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -17,6 +18,9 @@ from lodestone.backbones.base import BackboneOutputs, OutputKey
 from lodestone.backbones.open_clip import OpenClipBackbone, repository_of
 from lodestone.backbones.registry import make_backbone
 from lodestone.errors import ModelUnavailableError, UnknownNameError
+from lodestone.files.opening import open_area
+from lodestone.indexing.embed.stages import SliceStages
+from lodestone.indexing.tasks import EmbedSettings
 from lodestone.models import packages
 from lodestone.models.cache import ModelCache
 from lodestone.models.context import ModelContext
@@ -218,3 +222,56 @@ def test_hashes_of_local_weights_are_remembered_until_the_file_changes(copy, tmp
     write_tiny_clip(tmp_path / "other", seed=2)
     shutil.copy(tmp_path / "other" / "open_clip_model.safetensors", copy)
     assert OpenClipBackbone(f"open_clip:{copy}", context).version != first
+
+
+def compiled_by(monkeypatch, compiled, name):
+    """The backbone with models compiled by a fake compiler, and what the compiler was asked."""
+    import torch
+
+    asked = []
+
+    def compile_(model, *, dynamic):
+        asked.append(dynamic)
+        return compiled(model)
+
+    monkeypatch.setattr(torch, "compile", compile_)
+    made = make_backbone(name, replace(model_context(), compiled=True))
+    made.warm_up(threads=1)
+    return made, asked
+
+
+def test_a_compiled_model_gives_the_vectors_of_the_model(name, backbone, monkeypatch):
+    passes = []
+
+    def compiled(model):
+        return lambda planes: passes.append(len(planes)) or model(planes)
+
+    made, asked = compiled_by(monkeypatch, compiled, name)
+    pixels = np.stack([made.prepare(photo(one)) for one in (CAT, COFFEE, ROCKET)])
+    (found,), (expected,) = made.embed(pixels).values(), backbone.embed(pixels).values()
+    np.testing.assert_array_equal(found, expected)
+    assert (asked, passes) == ([True], [2, 3])
+    assert made.version == backbone.version
+
+
+def test_a_model_that_cannot_be_compiled_runs_as_it_is(name, backbone, monkeypatch, caplog):
+    def compiled(_):
+        def fail(_):
+            raise RuntimeError("InvalidCxxCompiler: no C++ compiler")
+
+        return fail
+
+    made, asked = compiled_by(monkeypatch, compiled, name)
+    pixels = np.stack([made.prepare(photo(CAT))])
+    (found,), (expected,) = made.embed(pixels).values(), backbone.embed(pixels).values()
+    np.testing.assert_array_equal(found, expected)
+    assert asked == [True]
+    assert "is not compiled: InvalidCxxCompiler" in caplog.text
+
+
+def test_the_workers_of_a_run_compile_where_the_setting_says_so(name, tmp_path):
+    area = open_area(tmp_path)
+    for compiled in (False, True):
+        settings = EmbedSettings((name,), "minilm", tmp_path, area, area, compile_models=compiled)
+        (made,) = SliceStages(settings).backbones
+        assert made._context.compiled is compiled

@@ -8,6 +8,7 @@ model.
 
 from __future__ import annotations
 
+import logging
 import threading
 from abc import abstractmethod
 from collections.abc import Callable
@@ -32,6 +33,9 @@ if TYPE_CHECKING:
     from lodestone.models.device_pixels import DeviceCopies, DevicePixels
 
     Model = Callable[[torch.Tensor], torch.Tensor]  # (n, 3, size, size), normalised -> (n, dim)
+
+
+_log = logging.getLogger(__name__)
 
 
 class TorchBackbone(Backbone):
@@ -150,7 +154,20 @@ class TorchBackbone(Backbone):
                     hint="its head cannot be taken off as usual; use another model",
                     model=self.name,
                 )
-            self._model = model
+            self._model = self._compiled(model, copies) if self._context.compiled else model
+
+    def _compiled(self, model: Model, copies: DeviceCopies) -> Model:
+        """Return the model compiled for batches of any size, or as it is where that fails."""
+        import torch
+
+        compiled: Model = torch.compile(model, dynamic=True)
+        pair = np.zeros((2, self.input_size, self.input_size, 3), np.uint8)  # sizes 0 and 1 are compiled apart
+        try:
+            self._run(compiled, copies.upload(pair))
+        except Exception as error:  # noqa: BLE001 - compilers raise anything: no C++ compiler, an operator that is not known
+            _log.warning("%s is not compiled: %s", self.name, _first_line(error))
+            return model
+        return compiled
 
     def prepare(self, image: Image.Image) -> Pixels:
         """Convert one picture to (size, size, 3) uint8, as the model was trained."""

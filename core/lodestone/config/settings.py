@@ -60,6 +60,7 @@ class IndexSettings(_Section):
         description="Decode in child processes of a worker; default: where it decodes over two pictures at once for a GPU.",
     )
     gpu_decode: bool = Field(False, description="Decode ordinary JPEGs on the GPU of each worker (nvJPEG, by torchvision).")
+    compile_models: bool = Field(False, description="Compile image models of torch (open_clip, timm) in each worker.")
     workers: int = Field(0, ge=0, le=1024, description="Embedding workers; 0 for one a core.")
     executor: Literal["auto", "inline", "processes", "ray"] = Field(
         "auto", description="auto: processes from two slices on; with a cluster, Ray."

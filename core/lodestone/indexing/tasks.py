@@ -157,6 +157,7 @@ class EmbedSettings:
         model_threads: Threads of one model pass; 0 for the runtime's choice.
         decode_threads: Pictures decoded at once while the models run.
         decode_processes: Whether each of them is decoded in a child process; None for the choice of the worker's machine.
+        compile_models: Whether image models of torch are compiled.
         gpu_decode: Whether ordinary JPEGs are decoded on the worker's GPU.
         slices_in_flight: Slices that a worker has in flight; 0 for the choice of its machine.
         reads: Requests for pictures to object stores at once; 0 for the default.
@@ -174,6 +175,7 @@ class EmbedSettings:
     decode_threads: int = 1
     decode_processes: bool | None = None
     gpu_decode: bool = False
+    compile_models: bool = False
     slices_in_flight: int = 0
     reads: int = 0
 

@@ -19,6 +19,7 @@ class ModelContext:
         threads: Threads for one pass of a model, unless `warm_up` is given another number; 0 for the runtime's choice.
         artifacts: Learned artifacts of this home that are active, by kind, e.g. `bridge`. A missing kind means the shipped one.
         bridge: File of the shipped bridge, below `data/bridge/`; as in `Profile.bridge`.
+        compiled: Whether image models of torch are compiled (`torch.compile`).
         fetch: Whether models that the machine does not have are fetched from their hub; if not, they are unavailable.
     """
 
@@ -26,4 +27,5 @@ class ModelContext:
     threads: int = 0
     artifacts: Mapping[str, Path] = field(default_factory=dict)
     bridge: str = DEFAULT_BRIDGE
+    compiled: bool = False
     fetch: bool = True

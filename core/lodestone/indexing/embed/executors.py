@@ -182,4 +182,5 @@ def embed_settings(
         reads=settings.index.reads,
         decode_processes=settings.index.decode_processes,
         gpu_decode=settings.index.gpu_decode,
+        compile_models=settings.index.compile_models,
     )

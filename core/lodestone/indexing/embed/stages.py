@@ -66,7 +66,8 @@ class SliceStages:
         jpegs: GpuJpegs | None = None,
     ) -> None:
         self.settings = settings
-        context = ModelContext(ModelCache(settings.models), threads=settings.model_threads)
+        cache = ModelCache(settings.models)
+        context = ModelContext(cache, threads=settings.model_threads, compiled=settings.compile_models)
         made = [make_backbone(name, context) for name in settings.backbones] if backbones is None else backbones
         self.backbones: tuple[Backbone, ...] = tuple(made)
         self._encoder = encoder or make_text_encoder(settings.text_encoder, context)
