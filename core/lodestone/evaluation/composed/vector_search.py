@@ -15,7 +15,7 @@ from uuid import UUID
 import numpy as np
 from numpy.typing import NDArray
 
-from lodestone.evaluation.composed.modalities import VectorModality
+from lodestone.evaluation.composed.modalities import Floats, VectorModality
 from lodestone.evaluation.composed.vector_sets import VectorSet
 from lodestone.store.base import PointBatch, VectorQuery, VectorStore
 from lodestone_schemas.collections import CollectionSpec, HnswSpec
@@ -64,15 +64,24 @@ def joint_scores(vectors: VectorSet, weights: NDArray[np.float64], query: int) -
     Returns:
         (objects,) float64; NaN where object and query share no modality of weight above 0.
     """
-    weighted = np.zeros(vectors.objects)
-    total = np.zeros(vectors.objects)
-    for modality, weight in zip(vectors.modalities, weights, strict=True):
-        similarities = modality.similarities(query) if weight > 0 else None
-        if similarities is not None:
-            present = ~np.isnan(similarities)
-            weighted += np.where(present, similarities, 0.0) * weight
-            total += present * weight
-    scores: NDArray[np.float64] = np.divide(weighted, total, out=np.full(vectors.objects, np.nan), where=total > 0)
+    return joined(similarities_of(vectors, query), weights, vectors.objects)
+
+
+def similarities_of(vectors: VectorSet, query: int) -> list[Floats | None]:
+    """Return the similarities of a query with the objects in each modality; None where it lacks the modality."""
+    return [modality.similarities(query) for modality in vectors.modalities]
+
+
+def joined(similarities: Sequence[Floats | None], weights: NDArray[np.float64], objects: int) -> NDArray[np.float64]:
+    """Return (objects,) the weighted mean of similarities over the modalities that an object has; NaN where it has none."""
+    weighted = np.zeros(objects)
+    total = np.zeros(objects)
+    for column, weight in zip(similarities, weights, strict=True):
+        if column is not None and weight > 0:
+            lacking = np.isnan(column)
+            weighted += np.where(lacking, 0.0, column) * weight
+            total += np.where(lacking, 0.0, weight)
+    scores: NDArray[np.float64] = np.divide(weighted, total, out=np.full(objects, np.nan), where=total > 0)
     return scores
 
 

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lodestone.evaluation.composed.metrics import recall_at
-from lodestone.evaluation.composed.vector_search import best, joint_scores
+from lodestone.evaluation.composed.vector_search import best, joined, similarities_of
 from lodestone.evaluation.composed.vector_sets import VectorSet
 
 _STEPS: Final = {1: 1, 2: 20, 3: 20}  # of the grid, by modalities
@@ -32,8 +32,9 @@ def choose_weights(vectors: VectorSet, asked: Sequence[int], *, k: int, wanted: 
     sums = np.zeros(len(grid))
     for query in list(asked)[:_CHOOSING]:
         truth = vectors.right(query, wanted)
+        similarities, left_out = similarities_of(vectors, query), vectors.left_out(query)
         for number, weights in enumerate(grid):
-            found = best(joint_scores(vectors, weights, query), k, vectors.left_out(query))
+            found = best(joined(similarities, weights, vectors.objects), k, left_out)
             sums[number] += recall_at(found.tolist(), truth, k, wanted=wanted)
     evenness = np.array([-float((weights**2).sum()) for weights in grid])
     return grid[int(np.lexsort((-evenness, -sums))[0])]
