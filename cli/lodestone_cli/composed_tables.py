@@ -10,10 +10,13 @@ from lodestone_cli.command_context import printable
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from lodestone.evaluation.composed.ann_report import AnnReport
+    from lodestone.evaluation.composed.ann_report import AnnReport, AnnRow
     from lodestone.evaluation.composed.answers import ComposedReport
 
 _NAME_WIDTH: Final = 24
+_COUNT_WIDTH: Final = 6
+_ESTIMATE_WIDTH: Final = len("0.742 [0.711, 0.773]")
+_GAP: Final = 2
 _GROUPS: Final = 14  # rows of labels on the screen
 
 
@@ -28,13 +31,17 @@ def print_composed(console: Console, reports: list[ComposedReport], written: lis
             "pictures; means with 95% intervals of the first metric",
             markup=False,
         )
-        metrics = list(last.values)
+        every = list(last.values)
+        room = (console.width - _NAME_WIDTH - _COUNT_WIDTH - _ESTIMATE_WIDTH) // (max(map(len, every)) + _GAP)
+        metrics = every[: max(1, room + 1)]
         rows = [(one.method, one.groups[0]) for one in reports]
         rows += [(f"  {group.name}", group) for group in last.groups[1:_GROUPS]]
         table = Table(box=None, pad_edge=False)
         table.add_column("", no_wrap=True, min_width=_NAME_WIDTH)
-        for metric in ("n", *metrics):
-            table.add_column(metric, justify="right", no_wrap=True)
+        table.add_column("n", justify="right", no_wrap=True)
+        for number, metric in enumerate(metrics):
+            width = _ESTIMATE_WIDTH if number == 0 else len(metric)
+            table.add_column(metric, justify="right", no_wrap=True, min_width=width)
         for name, group in rows:
             values = [group.metrics[metric] for metric in metrics if metric in group.metrics]
             cells = [str(value) if number == 0 else f"{value.mean:.3f}" for number, value in enumerate(values)]
@@ -42,6 +49,8 @@ def print_composed(console: Console, reports: list[ComposedReport], written: lis
         console.print(table, markup=False)
         if squares := last.settings.get("weights"):
             console.print(f"weights: {', '.join(f'{name} {value:.3g}' for name, value in squares.items())}", markup=False)
+        if hidden := every[len(metrics) :]:
+            console.print(f"with --report or -o json: {', '.join(hidden)}", style="dim", markup=False)
         for code, count in last.failures.items():
             console.print(f"note: {count:,} queries failed: {code}", style="yellow", markup=False)
     for path in written:
@@ -61,18 +70,18 @@ def print_ann(console: Console, found: AnnReport, written: list[Path]) -> None:
     for title in dict.fromkeys(row.table for row in found.rows):
         table = Table(title=title, title_justify="left", title_style="", box=None, pad_edge=False)
         table.add_column("", no_wrap=True, min_width=_NAME_WIDTH)
-        for column in ("l", "metric", "recall", "SME", "similarity", "queries/s"):
-            table.add_column(column, justify="right", no_wrap=True)
+        last = "similarity" if title == "weights" else "SME"
+        for column in ("l", "k(k')", "recall", last, "queries/s"):
+            width = _ESTIMATE_WIDTH if column == "recall" else len(column)
+            table.add_column(column, justify="right", no_wrap=True, min_width=width)
         for row in found.rows:
             if row.table == title:
-                about = row.about or ("/".join(f"{weight:.2g}" for weight in row.weights) if title == "weights" else "")
                 table.add_row(
-                    f"{row.method} {about}".strip(),
+                    _named(row),
                     "" if row.effort is None else f"{row.effort:,}",
-                    f"recall@{row.k}({row.wanted})",
+                    f"{row.k}({row.wanted})",
                     str(row.recall),
-                    "" if row.error is None else f"{row.error.mean:.4f}",
-                    " ".join("-" if value is None else f"{value:.3f}" for value in row.similarity),
+                    _similarities(row) if title == "weights" else "" if row.error is None else f"{row.error.mean:.4f}",
                     f"{row.queries_per_second:,.0f}",
                 )
         console.print()
@@ -81,3 +90,12 @@ def print_ann(console: Console, found: AnnReport, written: list[Path]) -> None:
         console.print(printable(f"note: {note}"), style="yellow", markup=False)
     for path in written:
         console.print(printable(f"wrote {path}"), style="dim", markup=False)
+
+
+def _named(row: AnnRow) -> str:
+    weights = "/".join(f"{weight:.2g}" for weight in row.weights)
+    return f"{row.method} {weights if row.table == 'weights' else row.about}".strip()
+
+
+def _similarities(row: AnnRow) -> str:
+    return " ".join("-" if value is None else f"{value:.3f}" for value in row.similarity)

@@ -74,6 +74,8 @@ def evaluate_vectors(
                 "weights are chosen by right objects, and there is no _gt.ivecs", hint="give --weights, such as .5,.5"
             )
         choosing, asked = halves(asked, seed=options.seed)
+        if report_progress is not None:
+            report_progress("weights")
         weights = choose_weights(vectors, choosing, k=options.ks[0], wanted=_wanted(vectors, options, options.ks[0]))
     else:
         weights = weights_of(vectors, options.weights or ())

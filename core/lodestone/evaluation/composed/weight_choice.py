@@ -15,7 +15,8 @@ from lodestone.evaluation.composed.vector_sets import VectorSet
 
 _STEPS: Final = {1: 1, 2: 20, 3: 20}  # of the grid, by modalities
 _FEWEST_STEPS: Final = 10
-_CHOOSING: Final = 500  # queries that choose, at most
+_FEWEST, _MOST = 50, 500  # queries that choose
+_COMPARED: Final = 50_000_000  # objects that all queries that choose are compared with, together, where that is enough queries
 
 
 def choose_weights(vectors: VectorSet, asked: Sequence[int], *, k: int, wanted: int) -> NDArray[np.float64]:
@@ -23,14 +24,14 @@ def choose_weights(vectors: VectorSet, asked: Sequence[int], *, k: int, wanted: 
 
     Args:
         vectors: The set, with right objects.
-        asked: Numbers of the queries; at most 500 of them are used.
+        asked: Numbers of the queries; at most 500 of them are used, and fewer of large sets.
         k: Number of results.
         wanted: k' of Recall@k(k').
     """
     count = len(vectors.modalities)
     grid = list(weight_grid(count, _STEPS.get(count, _FEWEST_STEPS)))
     sums = np.zeros(len(grid))
-    for query in list(asked)[:_CHOOSING]:
+    for query in list(asked)[: max(_FEWEST, min(_MOST, _COMPARED // vectors.objects))]:
         truth = vectors.right(query, wanted)
         similarities, left_out = similarities_of(vectors, query), vectors.left_out(query)
         for number, weights in enumerate(grid):
