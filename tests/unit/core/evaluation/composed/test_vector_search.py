@@ -1,4 +1,4 @@
-"""Methods over vector sets: joint search is the joint similarity; streams and embeddings are merged as published."""
+"""Methods over vector sets: joint search is the joint similarity, in arrays and in graphs, and streams merge as published."""
 
 from pathlib import Path
 
@@ -47,7 +47,7 @@ def _set(*, lacking: bool = False, seed: int = 0) -> VectorSet:
         (
             VectorModality("modality1", first, _unit(rng, 12, 8)),
             VectorModality("modality2", second, _unit(rng, 12, 6)),
-            AttributeModality("modality3", attributes, rng.integers(0, 3, (12, 4)).astype(np.int32), 0),
+            AttributeModality("modality3", attributes, rng.integers(1, 3, (12, 4)).astype(np.int32), 0),
         ),
         composition=_unit(rng, 12, 8),
     )
@@ -71,12 +71,8 @@ def test_joint_scores_are_the_joint_similarity(squares: tuple[float, ...], lacki
     for query in range(vectors.queries):
         parts = [
             JointPart(name, name, asked[query], float(weight))
-            for name, weight, (_, asked, lengths) in zip(vectors.names, weights, columns, strict=True)
-            if lengths[query] > 0
+            for name, weight, (_, asked, _) in zip(vectors.names, weights, columns, strict=True)
         ]
-        lengths = {name: lengths[query] for name, (_, _, lengths) in zip(vectors.names, columns, strict=True)}
-        if any(length < 1 for length in lengths.values()):
-            continue  # an open attribute: shares are of all attributes, and `scores` knows no factor of a part
         assert joint_scores(vectors, weights, query) == pytest.approx(scores(parts, bases), abs=1e-5, nan_ok=True)
 
 
@@ -128,10 +124,10 @@ def test_standardised_similarities_rank_a_query_with_attributes_too() -> None:
 
 
 def test_streams_of_a_store_are_those_of_brute_force(store: VectorStore) -> None:
-    vectors = _set()
+    vectors = _set().of_modalities(2)  # attributes tie, and a graph breaks ties as it comes upon them
     found, exact = StoreStreams(store, vectors, hnsw=_EXACT_ENOUGH), ExactStreams(vectors)
     same = [np.array_equal(found.search(query, 5, 60), exact.search(query, 5, 60)) for query in range(vectors.queries)]
-    assert np.mean(same) >= 0.75  # attributes tie, and a graph breaks ties by what it reaches
+    assert np.mean(same) >= 0.9
     store.close()
 
 
