@@ -49,7 +49,7 @@ def test_words_and_pictures_find_what_they_name(tmp_path: Path, home: Path) -> N
     rows = json.loads(path.read_text())
     rows[0]["caption"] = "a cup of coffee on a saucer"  # of dev-1-0-img0.png
     path.write_text(json.dumps(rows[:1]))
-    flags = ["--data", tmp_path, "--home", home, "--metrics", "recall@1(1)", "--weights", "0,1", "-o", "json"]
+    flags: list[str | Path] = ["--data", tmp_path, "--home", home, "--metrics", "recall@1(1)", "--weights", "0,1", "-o", "json"]
     done = run_here("eval", "must", "cirr", *flags, home=home)
     assert done.code == 0, done.err
     methods = _methods(done.json)
@@ -60,7 +60,18 @@ def test_words_and_pictures_find_what_they_name(tmp_path: Path, home: Path) -> N
 
 def test_a_submission_is_written_checked_and_measured_as_the_run(tmp_path: Path, home: Path) -> None:
     COMPOSED_LAYOUTS["cirr"](tmp_path)
-    flags = ["--data", tmp_path, "--home", home, "--weights", ".5,.5", "--submission", tmp_path / "out", "-o", "json"]
+    flags: list[str | Path] = [
+        "--data",
+        tmp_path,
+        "--home",
+        home,
+        "--weights",
+        ".5,.5",
+        "--submission",
+        tmp_path / "out",
+        "-o",
+        "json",
+    ]
     run = run_here("eval", "must", "cirr", *flags, home=home)
     assert run.code == 0, run.err
     recall, subset = (Path(path) for path in run.json["written"])
@@ -83,7 +94,19 @@ def test_vectors_are_made_and_measured_in_graphs(tmp_path: Path, home: Path) -> 
     made = run_here("eval", "make-vectors", prefix, *sizes, "-o", "json", home=home)
     assert made.code == 0, made.err
     assert len(made.json["written"]) == 5
-    flags = ["--store", "edge", "--candidates", "50,400", "--k", "10", "--report", tmp_path / "out", "--plots", "-o", "json"]
+    flags: list[str | Path] = [
+        "--store",
+        "edge",
+        "--candidates",
+        "50,400",
+        "--k",
+        "10",
+        "--report",
+        tmp_path / "out",
+        "--plots",
+        "-o",
+        "json",
+    ]
     done = run_here("eval", "ann", prefix, *flags, home=home)
     assert done.code == 0, done.err
     report = done.json

@@ -4,6 +4,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from numpy.typing import NDArray
 
 from lodestone.composed.joint import JointPart, scores
 from lodestone.errors import InvalidRequestError
@@ -30,9 +31,9 @@ from lodestone_schemas.collections import HnswSpec
 _EXACT_ENOUGH = HnswSpec(m=16, ef_construct=200, ef=200)
 
 
-def _unit(rng: np.random.Generator, rows: int, dim: int) -> np.ndarray:
+def _unit(rng: np.random.Generator, rows: int, dim: int) -> NDArray[np.float32]:
     vectors = rng.standard_normal((rows, dim)).astype(np.float32)
-    return vectors / np.linalg.norm(vectors, axis=1, keepdims=True)
+    return np.asarray(vectors / np.linalg.norm(vectors, axis=1, keepdims=True), np.float32)
 
 
 def _set(*, lacking: bool = False, seed: int = 0) -> VectorSet:

@@ -158,7 +158,10 @@ def test_an_open_attribute_is_never_equal(tmp_path: Path) -> None:
 )
 def test_files_that_do_not_fit_each_other_are_refused(file: str, rows: list[list[float]], problem: str, prefix: Path) -> None:
     path = prefix.with_name(f"tiny_{file}")
-    write_vectors(path, [np.array(row, np.float32 if file.endswith("fvecs") else np.int32) for row in rows])
+    if path.suffix == ".fvecs":
+        _fvecs(path, rows)
+    else:
+        _ivecs(path, *([int(number) for number in row] for row in rows))
     with pytest.raises(InvalidRequestError, match=problem):
         read_vector_set(prefix)
 
