@@ -111,6 +111,17 @@ def test_scores_and_order_are_those_of_the_definition_for_any_weights(
                 np.testing.assert_allclose(found.similarities[:, number], chosen[part.space] @ part.vector, atol=1e-5)
 
 
+def test_a_shortlist_of_the_union_has_the_best_pictures(store: VectorStore, pictures: Pictures) -> None:
+    aliases, rng, every = fill(store, pictures, fused=False), np.random.default_rng(4), np.arange(len(pictures.ids))
+    search = JointSearch(store)
+    for _ in range(10):
+        parts = [
+            JointPart(name, name, unit(rng.standard_normal(dim)), float(rng.uniform(0.2, 1))) for name, dim in DIMS.items()
+        ]
+        found = search.search(parts, 5, composition=COMPOSITION, aliases=aliases)
+        assert list(found.ids) == pictures.best(parts, 5, every)
+
+
 @pytest.mark.parametrize("fused", [True, False])
 def test_a_filter_restricts_the_pictures(store: VectorStore, pictures: Pictures, fused: bool) -> None:
     aliases, rng = fill(store, pictures, fused=fused), np.random.default_rng(3)

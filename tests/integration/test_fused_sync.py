@@ -30,6 +30,12 @@ def opened(folder: Path, *, fused: bool | None) -> Runtime:
     return Runtime.open(settings.model_copy(update={"compositions": own}), purpose="a test")
 
 
+def other_spaces(folder: Path) -> Runtime:
+    settings = settings_for(folder)
+    bridge_alone = CompositionSettings.model_validate({"modalities": {"picture": {"space": "bridge"}}, "fused": True})
+    return Runtime.open(settings.model_copy(update={"compositions": {"default": bridge_alone}}), purpose="a test")
+
+
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     """A home of 20 pictures, the first of which has two captions and the second one."""
@@ -91,6 +97,15 @@ def test_it_follows_pictures_captions_and_settings(folder: Path) -> None:
         assert (through.through, without.through) == ("fused", "spaces")
         assert through.ids == without.ids
         np.testing.assert_allclose(through.scores, without.scores, atol=1e-5)
+
+    with other_spaces(folder) as runtime:  # as a new version of a space: another layout, another collection, the same alias
+        before = runtime.store.aliases()[ALIAS]
+        report = sync(runtime)
+        after = runtime.store.aliases()[ALIAS]
+        assert after != before
+        assert runtime.store.info(after).points == COUNT + 1
+        assert before in runtime.store.collections() and not report.dropped  # for queries that resolved the alias before
+        assert sync(runtime).dropped == (before,)
 
     with opened(folder, fused=False) as runtime:
         collection = runtime.store.aliases()[ALIAS]

@@ -27,6 +27,8 @@ MOST_RESULTS: Final = 1_000
 FUSED_EF: Final = 256  # candidates in the graph of a fused collection, at least: recall of any weighting (docs/fused-index.md)
 _CANDIDATES: Final = 1_024  # of each space, at least, where there is no fused collection
 _A_RESULT: Final = 16  # and so many for each wanted result
+_SHORTLIST: Final = 128  # candidates whose captions are read, at least: reading them takes longest
+_A_SHORTLISTED: Final = 8  # and so many for each wanted result
 _DEEPER: Final = 8  # times as many in each further round of an exact search
 
 
@@ -150,17 +152,17 @@ class JointSearch:
         limit = max(_CANDIDATES, _A_RESULT * k)
         while True:
             limit = min(limit, MAX_LIMIT)
-            union: set[str] = set()
+            lists: dict[str, dict[str, float]] = {}
             lasts: dict[str, float] = {}  # the best that a picture outside the union can have in a space
             for space, vector in asked.items():
-                query = VectorQuery(vector, limit, filter=filter_, exact=exact, ef=ef, with_payload=space == CAPTIONS_SPACE)
-                (answer,) = self._store.search(aliases[space], [query])
-                found = [str(one["image"]) for one in answer.payloads] if space == CAPTIONS_SPACE else answer.ids
-                union.update(found)
-                if len(answer) == limit:
-                    lasts[space] = float(answer.scores[-1])
-            ids = sorted(union)
-            totals = self._totals(ids, asked, weights, aliases)
+                lists[space], last = self._list(aliases[space], space, vector, limit, filter_, exact=exact, ef=ef)
+                if last is not None:
+                    lasts[space] = last
+            ids = sorted(set().union(*lists.values()))
+            totals = self._totals(ids, asked, weights, aliases, known={} if exact else lists)
+            if CAPTIONS_SPACE in asked and not exact:
+                ids = sorted(ids[row] for row in np.argsort(-totals, kind="stable")[: max(_SHORTLIST, _A_SHORTLISTED * k)])
+                totals = self._totals(ids, asked, weights, aliases, known={})
             best = sorted(range(len(ids)), key=lambda row: (-totals[row], ids[row]))[:k]
             worst = totals[best[-1]] if len(best) == k else -np.inf
             if not exact or limit == MAX_LIMIT or worst >= _most_outside(lasts, weights):
@@ -169,23 +171,58 @@ class JointSearch:
         chosen = [ids[row] for row in best]
         return ranking(parts, chosen, {space: self._vectors(space, aliases[space], chosen) for space in asked}, "spaces")
 
+    def _list(
+        self, collection: str, space: str, vector: Rows, limit: int, filter_: Filter | None, *, exact: bool, ef: int | None
+    ) -> tuple[dict[str, float], float | None]:
+        """Return the pictures that one space finds, with their products, and the last product; None if there are no others.
+
+        A picture that several captions find has the product of the best of them.
+        """
+        described = space == CAPTIONS_SPACE
+        query = VectorQuery(vector, limit, filter=filter_, exact=exact, ef=ef, with_payload=described)
+        (answer,) = self._store.search(collection, [query])
+        ids = [str(payload["image"]) for payload in answer.payloads] if described else answer.ids
+        products: dict[str, float] = {}
+        for image_id, product in zip(ids, answer.scores.tolist(), strict=True):
+            products.setdefault(image_id, product)
+        return products, float(answer.scores[-1]) if len(answer) == limit else None
+
     def _totals(
-        self, ids: list[str], asked: Mapping[str, Rows], weights: Mapping[str, float], aliases: Mapping[str, str]
+        self,
+        ids: list[str],
+        asked: Mapping[str, Rows],
+        weights: Mapping[str, float],
+        aliases: Mapping[str, str],
+        *,
+        known: Mapping[str, Mapping[str, float]],
     ) -> NDArray[np.float64]:
-        """Return the joint similarities of some pictures, (len(ids),) float64."""
+        """Return the joint similarities of some pictures, (len(ids),) float64.
+
+        Args:
+            ids: The pictures, ascending.
+            asked: Space -> vector of the query.
+            weights: Space -> weight of its parts.
+            aliases: Space -> collection.
+            known: Products of the captions that a search found; with them, captions are compared by the best one and the others
+                are not read, which is an estimate. Without, by their mean.
+        """
         total, present = np.zeros(len(ids)), np.zeros(len(ids))
         if not ids:
             return total
         row_of = {image_id: row for row, image_id in enumerate(ids)}
         for space, vector in asked.items():
-            if space == CAPTIONS_SPACE:
-                products = self._vectors(space, aliases[space], ids) @ vector
-                rows = np.flatnonzero(~np.isnan(products))
-                products = products[rows]
+            if space == CAPTIONS_SPACE and space in known:
+                rows = np.array([row_of[image_id] for image_id in known[space]], np.intp)
+                products = np.fromiter(known[space].values(), np.float64, len(rows))
+            elif space == CAPTIONS_SPACE:
+                means = self._vectors(space, aliases[space], ids) @ vector
+                rows = np.flatnonzero(~np.isnan(means))
+                products = means[rows].astype(np.float64)
             else:
                 query = VectorQuery(vector, len(ids), filter=Filter((HasId(tuple(ids)),)), exact=True)
                 (answer,) = self._store.search(aliases[space], [query])
-                rows, products = np.array([row_of[one] for one in answer.ids], np.intp), answer.scores
+                rows = np.array([row_of[image_id] for image_id in answer.ids], np.intp)
+                products = answer.scores.astype(np.float64)
             total[rows] += products
             present[rows] += weights[space]
         return total / np.maximum(present, np.finfo(float).tiny)
