@@ -120,3 +120,5 @@ def test_small_homes_have_none_unless_the_settings_say_so(folder: Path, monkeypa
         assert all(target.alias != ALIAS for target in make_targets(runtime))
         monkeypatch.setattr("lodestone.indexing.sync.fused_target.FUSED_FROM", 10)
         assert any(target.alias == ALIAS for target in make_targets(runtime))
+        monkeypatch.setattr("lodestone.indexing.sync.fused_target.FUSED_UP_TO", 15)  # large ones have none either
+        assert all(target.alias != ALIAS for target in make_targets(runtime))

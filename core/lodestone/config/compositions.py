@@ -27,6 +27,10 @@ FUSED_FROM: Final = 2_000
 """Pictures from which a fused index is kept where the settings do not say. At 2,000 pictures with five captions each, a query
 of three spaces took 4 ms of processor time through a fused index and 39 ms through the spaces (docs/fused-index.md)."""
 
+FUSED_UP_TO: Final = 1_000_000
+"""Pictures up to which a fused index is begun where the settings do not say. It takes as much room as all spaces together,
+which is for the owner of a larger collection to decide (docs/capacity.md does not count it)."""
+
 Rule = Literal["sum", "product", "basic", "harris"]
 TargetVector = Literal["own", "composed"]
 DEFAULT_RULE: Final[Rule] = "product"  # it measures best (benchmarks/learning/composed.py)
@@ -66,10 +70,10 @@ class CompositionSettings(BaseModel):
     target: TargetVector = Field(
         "own", description="own: the picture's vector; composed: the sum of its vector and the words' in their joint space."
     )
-    fused: bool | None = Field(None, description="Keep one index of all modalities; default: from 2,000 pictures on.")
     rule: Rule = Field(
         DEFAULT_RULE, description="How the parts' similarities of a candidate are joined: sum, product, basic, harris."
     )
+    fused: bool | None = Field(None, description="Keep one index of all modalities; default: from 2,000 to 1,000,000 pictures.")
 
     @field_validator("weights")
     @classmethod

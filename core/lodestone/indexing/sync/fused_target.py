@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from lodestone.catalog.records import ImageState, SliceRecord
 from lodestone.composed.fused import FUSED, FusedLayout, FusedSpace
-from lodestone.config.compositions import CAPTIONS_SPACE, FUSED_FROM, Composition
+from lodestone.config.compositions import CAPTIONS_SPACE, FUSED_FROM, FUSED_UP_TO, Composition
 from lodestone.indexing.sync.load_groups import CaptionPoints, LoadGroup, PicturePoints, PlannedSlice, PointMaker
 from lodestone.indexing.sync.targets import CaptionTarget, SpaceTarget, Target
 from lodestone.store.base import PointBatch
@@ -142,8 +142,10 @@ def fused_targets(
         )
         wanted = composition.fused
         if wanted is None:
-            pictures = captions.catalog.count_images(state=ImageState.ACTIVE)
-            wanted = pictures >= (FUSED_FROM * _KEPT if layout.alias in existing else FUSED_FROM)
+            states = (ImageState.ACTIVE, ImageState.PENDING)
+            pictures = sum(captions.catalog.count_images(state=state) for state in states)
+            exists = layout.alias in existing
+            wanted = pictures >= FUSED_FROM * _KEPT if exists else FUSED_FROM <= pictures <= FUSED_UP_TO
         if wanted:
             own = {name: spaces[name] for name in composition.spaces if name != CAPTIONS_SPACE}
             with_captions = captions if CAPTIONS_SPACE in composition.spaces else None
