@@ -36,6 +36,7 @@ BENCHMARKS: Final[Mapping[str, str]] = {
     "service_overload": "benchmarks.service.service_overload",
     "service_peer": "benchmarks.service.service_peer",
     "service_scaling": "benchmarks.service.service_scaling",
+    "composed": "benchmarks.learning.composed",
     "exemplars": "benchmarks.learning.exemplars",
     "gate": "benchmarks.learning.gate",
     "modality_weights": "benchmarks.learning.modality_weights",

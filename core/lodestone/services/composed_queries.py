@@ -107,7 +107,7 @@ class ComposedQueries:
             trace = await self._earlier(request.refine_of, caller)
             request, weights = _taken_over(request, trace)
             engine = await self._session.engine(warm=False)
-            named = _without_dropped(earlier_parts(trace, engine.encoder.collections), request.drop, request.refine_of)
+            named = _without_dropped(earlier_parts(trace, engine.encoder.collections), request.drop, trace.query_id)
             if request.reference is not None:
                 _check_result(request.reference, trace)
                 named = [part for part in named if kind_of(part.leaf, avoid=part.avoid) != PICTURE]

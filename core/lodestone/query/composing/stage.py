@@ -35,7 +35,7 @@ from lodestone.retrieval.searcher import Ranking
 from lodestone.spaces.names import CAPTIONS, LABELS
 from lodestone.store.base import VectorStore
 
-CAPTION_SHARE: Final = 0.5
+CAPTION_SHARE: Final = 0.6
 """Share of a part in words that is decided by captions, where there are any (benchmarks/learning/composed.py)."""
 
 PICTURE_TRUST: Final[Mapping[str, float]] = {LABELS: 1 / 3}
