@@ -231,8 +231,15 @@ async def test_too_many_parts_are_refused(engine):
     assert raised.value.hint
 
 
-async def test_parts_are_encoded_at_once_and_each_collection_is_searched_in_one_call(collection, engine, monkeypatch):
-    calls = []
+async def test_words_are_encoded_in_one_pass_and_each_collection_is_searched_in_one_call(collection, engine, monkeypatch):
+    calls, passes = [], []
+    encode = type(engine.encoder).encode_texts
+
+    async def encode_texts(self, texts, **options):
+        passes.append(len(texts))
+        return await encode(self, texts, **options)
+
+    monkeypatch.setattr(type(engine.encoder), "encode_texts", encode_texts)
     original = type(collection.store).search
 
     def search(self, name, queries):
@@ -243,4 +250,5 @@ async def test_parts_are_encoded_at_once_and_each_collection_is_searched_in_one_
     query = Compose(tuple((Text(words), 1.0) for words in ("a cat", "a dog", "a boat")))
     await last(engine.ask(query, SearchOptions(limit=5)))
     spaces = {collection.models.projections[space].collection for space in ("labels", "labels0")}
-    assert sorted(calls) == sorted([(name, 4, False) for name in spaces] + [(name, 3, True) for name in spaces])
+    assert passes == [3]
+    assert sorted(calls) == sorted([(name, 1, False) for name in spaces] + [(name, 3, True) for name in spaces])

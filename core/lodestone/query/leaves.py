@@ -7,7 +7,7 @@ caller may not see. A new type of leaf needs its class in tree.py and its row he
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -96,23 +96,32 @@ class Retriever:
     Attributes:
         kind: What the record calls a query of this leaf.
         encode: Turns a leaf of the running query into vectors.
+        encode_all: The same for several leaves of this type in one pass through the models; None to encode each by itself.
     """
 
     kind: Kind
     encode: Callable[[Any, RunningQuery, LeafSources], Awaitable[EncodedLeaf]]
+    encode_all: Callable[[Sequence[Any], RunningQuery, LeafSources], Awaitable[list[EncodedLeaf]]] | None = None
 
 
 async def _encode_text(leaf: Text, query: RunningQuery, sources: LeafSources) -> EncodedLeaf:
+    return (await _encode_texts([leaf], query, sources))[0]
+
+
+async def _encode_texts(leaves: Sequence[Text], query: RunningQuery, sources: LeafSources) -> list[EncodedLeaf]:
     with query.stopwatch.stage("encode"):
         if not query.resolved.spaces:
-            return EncodedLeaf(TEXT_GUIDE)
-        encoding = sources.encoder.encode_texts([leaf.words], deadline=query.resolved.deadline)
+            return [EncodedLeaf(TEXT_GUIDE) for _ in leaves]
+        encoding = sources.encoder.encode_texts([leaf.words for leaf in leaves], deadline=query.resolved.deadline)
         texts = await query.in_time(encoding, "encoding the query")
-    return EncodedLeaf(
-        TEXT_GUIDE,
-        {collection: rows[0] for collection, rows in texts.projected.items()},
-        {encoder: rows[0] for encoder, rows in texts.encoded.items()},
-    )
+    return [
+        EncodedLeaf(
+            TEXT_GUIDE,
+            {collection: rows[row] for collection, rows in texts.projected.items()},
+            {encoder: rows[row] for encoder, rows in texts.encoded.items()},
+        )
+        for row in range(len(leaves))
+    ]
 
 
 async def _read_image(leaf: Image, query: RunningQuery, sources: LeafSources) -> EncodedLeaf:
@@ -131,12 +140,19 @@ async def _read_image(leaf: Image, query: RunningQuery, sources: LeafSources) ->
 
 
 async def _embed_picture(leaf: Picture, query: RunningQuery, sources: LeafSources) -> EncodedLeaf:
+    return (await _embed_pictures([leaf], query, sources))[0]
+
+
+async def _embed_pictures(leaves: Sequence[Picture], query: RunningQuery, sources: LeafSources) -> list[EncodedLeaf]:
     if not query.resolved.spaces:
-        return EncodedLeaf(PICTURE_GUIDE)
+        return [EncodedLeaf(PICTURE_GUIDE) for _ in leaves]
     with query.stopwatch.stage("embed"):
-        embedding = sources.encoder.embed_pictures([leaf.pixels], deadline=query.resolved.deadline)
+        embedding = sources.encoder.embed_pictures([leaf.pixels for leaf in leaves], deadline=query.resolved.deadline)
         embedded = await query.in_time(embedding, "embedding the picture")
-    return EncodedLeaf(PICTURE_GUIDE, {collection: rows[0] for collection, rows in embedded.items()})
+    return [
+        EncodedLeaf(PICTURE_GUIDE, {collection: rows[row] for collection, rows in embedded.items()})
+        for row in range(len(leaves))
+    ]
 
 
 async def _take_vectors(leaf: Vector, query: RunningQuery, sources: LeafSources) -> EncodedLeaf:
@@ -161,9 +177,9 @@ async def _take_vectors(leaf: Vector, query: RunningQuery, sources: LeafSources)
 
 
 RETRIEVERS: Final[dict[type[Leaf], Retriever]] = {
-    Text: Retriever("words", _encode_text),
+    Text: Retriever("words", _encode_text, _encode_texts),
     Image: Retriever("similar", _read_image),
-    Picture: Retriever("picture", _embed_picture),
+    Picture: Retriever("picture", _embed_picture, _embed_pictures),
     Vector: Retriever("picture", _take_vectors),  # vectors stand for a picture that was embedded elsewhere
 }
 
@@ -192,7 +208,7 @@ class RetrievalStage:
         self._sources = sources
 
     async def encode(self, query: RunningQuery) -> EncodedQuery:
-        """Retrieve all leaves at once.
+        """Retrieve all leaves at once, those of one type in one pass where their retriever can.
 
         Raises:
             InvalidRequestError: a leaf cannot be retrieved as it is.
@@ -200,10 +216,28 @@ class RetrievalStage:
             ModelUnavailableError: a model cannot be loaded.
             DeadlineExceededError: the deadline passed.
         """
-        work = (retriever_of(leaf).encode(leaf, query, self._sources) for leaf in query.resolved.leaves)
-        leaves = tuple(await asyncio.gather(*work))
+        by_type: dict[type[Leaf], list[int]] = {}
+        for number, leaf in enumerate(query.resolved.leaves):
+            by_type.setdefault(type(leaf), []).append(number)
+        groups = list(by_type.values())
+        encoded = await asyncio.gather(
+            *(self._encoded([query.resolved.leaves[number] for number in numbers], query) for numbers in groups)
+        )
+        found = {
+            number: leaf
+            for numbers, leaves_of_type in zip(groups, encoded, strict=True)
+            for number, leaf in zip(numbers, leaves_of_type, strict=True)
+        }
+        leaves = tuple(found[number] for number in range(len(found)))
         spaces = query.resolved.spaces
         if not query.resolved.text:
             spaces = {space: name for space, name in spaces.items() if any(name in leaf.vectors for leaf in leaves)}
         avoided = frozenset(number for number, part in enumerate(query.resolved.parts) if part.avoid)
         return EncodedQuery(leaves, spaces, avoided)
+
+    async def _encoded(self, leaves: Sequence[Leaf], query: RunningQuery) -> list[EncodedLeaf]:
+        """Return leaves of one type as they can be searched."""
+        retriever = retriever_of(leaves[0])
+        if retriever.encode_all is not None and len(leaves) > 1:
+            return await retriever.encode_all(leaves, query, self._sources)
+        return list(await asyncio.gather(*(retriever.encode(leaf, query, self._sources) for leaf in leaves)))

@@ -1,13 +1,14 @@
 """Candidates of composed queries: the pictures that may rank high, with the exact similarity of each with every part.
 
-`CandidateSource` is the contract. `UnionSource` searches every part in every space by itself, and once a space what all parts
-ask of that space together; it then scores the union of what was found.
+`CandidateSource` is the contract. `UnionSource` searches each space once, for what all parts ask of it together, and scores the
+union of what was found. By inner product the weighted sum of the parts is one vector, so its list holds the best of that space
+for all parts together, however many there are.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -60,7 +61,6 @@ class CandidateSource(Protocol):
         rules: RankingRules,
         stopwatch: Stopwatch,
         *,
-        avoided: Collection[str],
         standings: Mapping[tuple[str, str], Standing],
     ) -> Candidates:
         """Return the lists that candidates are found in; spaces that do not answer by the deadline are left out.
@@ -70,7 +70,6 @@ class CandidateSource(Protocol):
                 to avoid is negated.
             rules: Depths, filter and deadline.
             stopwatch: Counts `search`.
-            avoided: Names of the parts to avoid.
             standings: (part, space) -> similarity with ordinary pictures.
         """
 
@@ -108,13 +107,11 @@ class UnionSource:
         rules: RankingRules,
         stopwatch: Stopwatch,
         *,
-        avoided: Collection[str],
         standings: Mapping[tuple[str, str], Standing],
     ) -> Candidates:
-        """Search each part that is looked for, and all parts of a space together; see `CandidateSource.search`."""
-        wanted = [one for one in searches if one.guide not in avoided]
-        together = [_together(group, standings) for group in by_collection(searches).values() if len(group) > 1]
-        found = await self._searcher.search([*wanted, *(one for one in together if one is not None)], rules, stopwatch)
+        """Search each space for all parts together; see `CandidateSource.search`."""
+        together = [_together(group, standings) for group in by_collection(searches).values()]
+        found = await self._searcher.search([one for one in together if one is not None], rules, stopwatch)
         return Candidates(found.lists, late=found.late)
 
     async def score(
@@ -138,7 +135,9 @@ class UnionSource:
 
 
 def _together(group: Sequence[ListSearch], standings: Mapping[tuple[str, str], Standing]) -> ListSearch | None:
-    """Return the search for what all parts of a space ask for together: by inner product, their weighted sum is one vector."""
+    """Return the search for what all parts of a space ask for together; None where they cancel out."""
+    if len(group) == 1:
+        return group[0]
     weights = np.array([one.weight / standings[one.guide, one.space].spread for one in group], np.float32)
     vector: NDArray[np.float32] = weights @ np.stack([one.vector for one in group])
     length = float(np.linalg.norm(vector))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -41,13 +41,33 @@ class CaptionSearch:
         """
         if not searches:
             return []
-        queries = [VectorQuery(one.vector, limit=depth, filter=filter_, with_payload=True) for one in searches]
-        answers = self._store.search(searches[0].collection, queries)
-        owners = [[str(payload["image"]) for payload in answer.payloads] for answer in answers]
+        collection = searches[0].collection
+        instant = self._store.instant(collection)
+        queries = [VectorQuery(one.vector, limit=depth, filter=filter_, with_payload=not instant) for one in searches]
+        answers = self._store.search(collection, queries)
+        owners = self._owners(collection, answers)
         return [
-            _by_picture(one, pictures, answer.scores, without)
-            for one, pictures, answer in zip(searches, owners, answers, strict=True)
+            _by_picture(
+                one,
+                [owners[key] for key in answer.ids if key in owners],
+                np.array([score for key, score in zip(answer.ids, answer.scores, strict=True) if key in owners], np.float32),
+                without,
+            )
+            for one, answer in zip(searches, answers, strict=True)
         ]
+
+    def _owners(self, collection: str, answers: Sequence[Neighbours]) -> dict[str, str]:
+        """Return caption id -> picture of what was found: as is known, else from the points themselves."""
+        known = self._words.known
+        owners = {key: known[key][0] for answer in answers for key in answer.ids if key in known}
+        for answer in answers:
+            if answer.payloads:
+                owners |= {key: str(payload["image"]) for key, payload in zip(answer.ids, answer.payloads, strict=True)}
+        new = [key for answer in answers for key in answer.ids if key not in owners]
+        if new:
+            points = self._store.retrieve(collection, list(dict.fromkeys(new)))
+            owners |= {key: str(payload["image"]) for key, payload in zip(points.ids, points.payloads, strict=True)}
+        return owners
 
     def scored(
         self, searches: Sequence[ListSearch], image_ids: Sequence[str], *, avoided: Sequence[str] = ()
@@ -80,16 +100,22 @@ class CaptionSearch:
 
     def _compared(
         self, collection: str, vectors: Sequence[NDArray[np.float32]], image_ids: Sequence[str]
-    ) -> tuple[list[Neighbours], dict[str, tuple[str, int]]]:
-        words = dict(self._words.read(image_ids))
+    ) -> tuple[list[Neighbours], Mapping[str, tuple[str, int]]]:
+        """Return what each vector finds among the captions of some pictures, and caption id -> picture and number of words."""
+        if self._store.instant(collection):
+            among = Filter((MatchAny("image", tuple(image_ids)),))
+            answers = self._store.search(collection, [VectorQuery(one, MAX_LIMIT, filter=among, exact=True) for one in vectors])
+            words = self._words.known
+            if not all(key in words for answer in answers for key in answer.ids):
+                words = self._words.read(image_ids)
+            return answers, words
+        words = self._words.read(image_ids)
         if not words:
             return [Neighbours((), np.empty(0, np.float32)) for _ in vectors], words
-        if self._store.instant(collection):
-            among, limit = Filter((MatchAny("image", tuple(image_ids)),)), MAX_LIMIT
-        else:
-            among, limit = Filter((HasId(tuple(words)),)), len(words)
-        queries = [VectorQuery(vector, limit=limit, filter=among, exact=True) for vector in vectors]
-        return self._store.search(collection, queries), words
+        among = Filter((HasId(tuple(words)),))
+        return self._store.search(
+            collection, [VectorQuery(one, len(words), filter=among, exact=True) for one in vectors]
+        ), words
 
 
 def _by_picture(

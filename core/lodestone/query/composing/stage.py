@@ -108,7 +108,7 @@ class ComposedStage:
             standings = await self._standings(searches, rules.deadline)
             spoken = asyncio.create_task(self._spoken(query, in_captions, avoided))
             try:
-                found = await self._source.search(in_spaces, rules, query.stopwatch, avoided=avoided, standings=standings)
+                found = await self._source.search(in_spaces, rules, query.stopwatch, standings=standings)
             finally:
                 captioned = await spoken
             candidates = Candidates((*found.found, *captioned), late=found.late)
