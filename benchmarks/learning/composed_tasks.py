@@ -4,7 +4,7 @@ Every photo of the set is searched. Its look is the unit vector of an image mode
 of the vectors of all its captions but the first. Queries about a photo, which is the only right answer:
 
     words dominate     the photo's first caption, which is not indexed, with a photo that looks a little like it: one of its
-                       51st to 150th neighbours by look
+                       201st to 400th neighbours by look
     picture dominates  a blurred crop of a third of the photo, with a caption of a photo that is described a little like it: one
                        of its 51st to 150th neighbours by words
     three modalities   the crop in two image models, of which one is weaker, with the photo's first caption cut to three words
@@ -38,7 +38,7 @@ WORDS: Final = "words dominate"
 PICTURE: Final = "picture dominates"
 THREE: Final = "three modalities"
 TASKS: Final = (WORDS, PICTURE, THREE)
-_NEAR: Final = (50, 150)
+_NEAR: Final = {WORDS: (200, 400), PICTURE: (50, 150)}
 _CROP: Final = 0.33
 _BLUR_PX: Final = 3
 _CAPTIONS: Final = 5
@@ -91,8 +91,8 @@ def make_tasks(data: Path, cache: Path, *, which: str, queries: int, seed: int =
     few = _encoded(context, cache, short)
     objects = ObjectVectors({"look": looks[0], "look2": looks[1], "words": words})
     vectors = {
-        WORDS: {"look": looks[0][_neighbour(looks[0], about, rng)], "words": first[about]},
-        PICTURE: {"look": crops[0], "words": first[_neighbour(words, about, rng)]},
+        WORDS: {"look": looks[0][_neighbour(looks[0], about, _NEAR[WORDS], rng)], "words": first[about]},
+        PICTURE: {"look": crops[0], "words": first[_neighbour(words, about, _NEAR[PICTURE], rng)]},
         THREE: {"look": crops[0], "look2": crops[1], "words": few},
     }
     tasks = []
@@ -110,10 +110,10 @@ def unit(rows: np.ndarray) -> np.ndarray:
     return values / np.linalg.norm(values, axis=1, keepdims=True)
 
 
-def _neighbour(rows: np.ndarray, about: np.ndarray, rng: np.random.Generator) -> np.ndarray:
-    """Return for each photo one of its neighbours that are neither near nor far."""
+def _neighbour(rows: np.ndarray, about: np.ndarray, ranks: tuple[int, int], rng: np.random.Generator) -> np.ndarray:
+    """Return for each photo one of its neighbours of these ranks, the photo itself being the 0th."""
     chosen = np.empty(len(about), np.intp)
-    drawn = rng.integers(*_NEAR, len(about)) + 1
+    drawn = rng.integers(*ranks, len(about)) + 1
     for i, row in enumerate(about):
         chosen[i] = np.argsort(-(rows @ rows[row]), kind="stable")[drawn[i]]
     return chosen

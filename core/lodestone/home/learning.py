@@ -110,6 +110,17 @@ class LearningResources(HomeResources):
         Raises:
             ConfigurationError: the learnt weights cannot be read.
         """
+        from lodestone.composed.weights import ModalityWeights
+
+        equal = ModalityWeights.equal([modality.name for modality in composition.modalities])
+        return self.chosen_weights(composition) or equal
+
+    def chosen_weights(self, composition: Composition) -> ModalityWeights | None:
+        """Return the weights that settings give to a composition's modalities, else those learnt here; None for neither.
+
+        Raises:
+            ConfigurationError: the learnt weights cannot be read.
+        """
         from lodestone.composed.learned import LearnedWeights, weights_kind
         from lodestone.composed.weights import ModalityWeights
 
@@ -117,16 +128,17 @@ class LearningResources(HomeResources):
         if composition.weights:
             return ModalityWeights.of({name: composition.weights.get(name, 0.0) for name in modalities})
         active = self.catalog.active_artifact(weights_kind(composition.name)) if self.home.exists() else None
-        if active is not None:
-            learnt = LearnedWeights.load(self.home.artifacts / active.path).weights
-            if set(learnt) == set(modalities):
-                return ModalityWeights({name: learnt[name] for name in modalities})
+        if active is None:
+            return None
+        learnt = LearnedWeights.load(self.home.artifacts / active.path).weights
+        if set(learnt) != set(modalities):
             _log.warning(
-                "the weights learnt for the composition %r are of other modalities (%s): all count alike",
+                "the weights learnt for the composition %r are of other modalities (%s) and are not used",
                 composition.name,
                 ", ".join(learnt),
             )
-        return ModalityWeights.equal(modalities)
+            return None
+        return ModalityWeights({name: learnt[name] for name in modalities})
 
     def idle_parts(self) -> dict[str, str]:
         """Return the parts of queries that are switched on and can do nothing in this home, each with the reason.
