@@ -13,7 +13,7 @@ weights.
 Wrong objects are found by search under the current weights, round by round (equation 5), among all objects that are not right
 for the anchor: with several right ones, all of them are left out. Two things keep the weights from swinging between two kinds
 of wrong objects: those of earlier rounds are kept, and an anchor's first search is also made by each modality alone. Without
-them the weights ran to one modality and back for twenty rounds; with them they settle in two. What is learnt is chosen, and
+them the weights of made tasks ran to one modality and back; with them they settle in two rounds. What is learnt is chosen, and
 learning is stopped, by pairs that were held out.
 """
 
