@@ -56,8 +56,12 @@ class Indexes:
 
     def search(self, name: str, vector: Rows, limit: int, ef: int) -> list[int]:
         """Return the rows that a graph finds, best first."""
+        return list(self.scored(name, vector, limit, ef))
+
+    def scored(self, name: str, vector: Rows, limit: int, ef: int) -> dict[int, float]:
+        """Return the rows that a graph finds with their similarities, best first."""
         (answer,) = self._store.search(name, [VectorQuery(vector, limit, ef=max(ef, limit))])
-        return [int(point_id[-12:], 16) - 1 for point_id in answer.ids]
+        return {int(point_id[-12:], 16) - 1: score for point_id, score in zip(answer.ids, answer.scores.tolist(), strict=True)}
 
 
 def fused(data: Composed, roots: Sequence[float]) -> Rows:
@@ -77,17 +81,16 @@ def fused_search(indexes: Indexes, name: str, weight: float, roots: Sequence[flo
     return lambda row, ef: indexes.search(name, vectors[row], K, ef)
 
 
-def intersected(indexes: Indexes, target: Rows) -> Answer:
-    """Return the paper's MR: the intersection of the candidates, in the order of the sum of their ranks."""
+def intersected(indexes: Indexes, target: Rows, *, by_similarity: bool = False) -> Answer:
+    """Return the paper's MR: the intersection of the candidates, in the order of the sum of their ranks or similarities."""
     words = indexes.data.queries[1]
 
     def answer(row: int, candidates: int) -> Sequence[int]:
-        return by_ranks(
-            [
-                indexes.search("part0", target[row], candidates, candidates),
-                indexes.search("part1", words[row], candidates, candidates),
-            ]
-        )
+        first = indexes.scored("part0", target[row], candidates, candidates)
+        second = indexes.scored("part1", words[row], candidates, candidates)
+        if by_similarity:
+            return sorted(first.keys() & second.keys(), key=lambda other: -first[other] - second[other])[:K]
+        return by_ranks([list(first), list(second)])
 
     return answer
 
