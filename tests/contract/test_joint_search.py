@@ -106,6 +106,9 @@ def test_scores_and_order_are_those_of_the_definition_for_any_weights(
         rows = [row_of[image_id] for image_id in found.ids]
         chosen = {space: vectors[rows] for space, vectors in pictures.vectors.items()}
         np.testing.assert_allclose(found.scores, scores(parts, chosen), atol=1e-5)
+        bare = search.search(parts, 20, composition=COMPOSITION, aliases=aliases, exact=True, with_similarities=False)
+        assert set(bare.ids) == set(found.ids)
+        np.testing.assert_allclose(bare.scores, found.scores, atol=1e-5)
         for number, part in enumerate(parts):
             if part.weight > 0:
                 np.testing.assert_allclose(found.similarities[:, number], chosen[part.space] @ part.vector, atol=1e-5)

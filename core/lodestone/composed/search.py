@@ -74,6 +74,7 @@ class JointSearch:
         filter_: Filter | None = None,
         exact: bool = False,
         ef: int | None = None,
+        with_similarities: bool = True,
     ) -> JointRanking:
         """Return the `k` pictures of the highest joint similarity.
 
@@ -85,6 +86,8 @@ class JointSearch:
             filter_: Restricts the pictures; None for all.
             exact: Compare with every picture instead of searching graphs.
             ef: Size of the candidate list of a graph search; None for `FUSED_EF`, and in the spaces their collections' own.
+            with_similarities: Read the pictures' vectors for the similarities of the parts. Without, a fused collection answers
+                with the scores that it found, rounded as the store does, and the similarities are NaN.
 
         Raises:
             InvalidRequestError: no part has a weight above 0, a part has another length than its space, or k is out of range.
@@ -100,7 +103,8 @@ class JointSearch:
                 raise UnknownNameError.among("space", space, sorted(aliases))
         layout = self.layout(composition, aliases)
         if layout is not None and layout.covers(wanted):
-            return self._through_fused(parts, k, layout, filter_, exact=exact, ef=ef)
+            found = self._through_fused(parts, k, layout, filter_, exact=exact, ef=ef)
+            return self._compared(found, parts, layout) if with_similarities else found
         return self._through_spaces(parts, k, aliases, filter_, exact=exact, ef=ef)
 
     def layout(self, composition: Composition, aliases: Mapping[str, str]) -> FusedLayout | None:
@@ -132,7 +136,12 @@ class JointSearch:
         for presence, answer in zip(presences, self._store.search(layout.collection, queries), strict=True):
             found |= zip(answer.ids, (answer.scores / presence.weight).tolist(), strict=True)
         best = sorted(found, key=lambda image_id: (-found[image_id], image_id))[:k]
-        points = self._store.retrieve(layout.collection, best)
+        unknown = np.full((len(best), len(parts)), np.nan)
+        return JointRanking(tuple(best), np.array([found[image_id] for image_id in best]), unknown, "fused")
+
+    def _compared(self, found: JointRanking, parts: Sequence[JointPart], layout: FusedLayout) -> JointRanking:
+        """Return the ranking with the similarities of the parts and exact scores, from the pictures' own vectors."""
+        points = self._store.retrieve(layout.collection, found.ids)
         return ranking(
             parts, points.ids, layout.split(points.vectors, [payload[HOLDS] for payload in points.payloads]), "fused"
         )
