@@ -252,6 +252,7 @@ def plot(curves: Mapping[str, list[Point]], path: Path, *, title: str) -> None:
     from matplotlib import pyplot as plt
 
     figure, axes = plt.subplots(figsize=(9, 5.5))
+    axes.set_prop_cycle(color=[*mpl.colormaps["tab10"].colors, "black"])
     for name, points in curves.items():
         heavy = name == "fused"
         axes.plot(
