@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
@@ -67,6 +68,17 @@ def check_in_line(runtime: Runtime, *, pictures: int, captioned: Mapping[str, in
         mean = mean / max(float(np.linalg.norm(mean)), 1e-9)
         wanted = np.concatenate([bridge[image_id], labels[image_id], mean]) / np.sqrt(3)
         np.testing.assert_allclose(vector, wanted, atol=1e-5)
+
+
+def test_points_can_be_made_by_another_process(folder: Path) -> None:
+    with opened(folder, fused=True) as runtime:
+        target = next(target for target in make_targets(runtime) if target.alias == ALIAS)
+        maker, group = pickle.loads(pickle.dumps((target.maker, target.plan(list(runtime.catalog.slices())))))
+        points = maker.points(runtime.embeddings, group)
+        stored = runtime.store.retrieve(target.collection, points.ids)
+        assert len(points) == COUNT
+        np.testing.assert_allclose(stored.vectors, points.vectors, atol=1e-6)
+        assert list(stored.payloads) == list(points.payloads)
 
 
 def test_it_follows_pictures_captions_and_settings(folder: Path) -> None:
