@@ -4,7 +4,8 @@
 
 A real service (Ray Serve, its own process) over a home filled as in `benchmarks.query_latency`. First one client asks: time to
 the text pass (the first `results` event) and to the complete answer, the engine's own stages, and the rest, which is the way
-through proxy, ingress and JSON. Then several clients ask at once: queries a second, and how many texts shared a model pass.
+through proxy, ingress and JSON; and the same words with a picture. Then several clients ask at once: queries a second, and how
+many texts shared a model pass.
 """
 
 from __future__ import annotations
@@ -65,11 +66,15 @@ def one_client(address: ServiceAddress, queries: Sequence[str]) -> dict[str, lis
             client.search(SearchRequest(query=query))
             plain_answer = (time.perf_counter() - again) * 1000
             again = time.perf_counter()
+            client.search(SearchRequest(query=query, like=[response.hits[0].image_id]))
+            composed_answer = (time.perf_counter() - again) * 1000
+            again = time.perf_counter()
             plain.get("/healthz")
             parts = {
                 "text pass": first,
                 "complete": complete,
                 "complete, unstreamed": plain_answer,
+                "words and a picture, unstreamed": composed_answer,
                 "no-op route": (time.perf_counter() - again) * 1000,
                 "around the engine": complete - response.timings_ms["total"],
             }
@@ -120,6 +125,8 @@ def measure(options: argparse.Namespace, report: Report) -> None:
         report.record("stage" if name.startswith(" ") else "latency", values, case=name.strip())
         if not name.startswith(" "):
             report.record("latency, p95", float(np.percentile(values, 95)), case=name)
+    pairs = zip(spent["words and a picture, unstreamed"], spent["complete, unstreamed"], strict=True)
+    report.record("words and a picture / words alone", float(np.median([composed / words for composed, words in pairs])))
     report.record("queries a second, several clients", rate)
     report.record("texts a pass of the encoder, several clients", texts)
 
@@ -139,6 +146,7 @@ BENCHMARK = Benchmark(
         Figure("latency", "ms", peer="a route that does nothing"),
         Figure("latency, p95", "ms"),
         Figure("stage", "ms"),
+        Figure("words and a picture / words alone", "x", peer="the same words alone, asked just before"),
         Figure("queries a second, several clients", "queries/s"),
         Figure("texts a pass of the encoder, several clients", "texts"),
     ),
