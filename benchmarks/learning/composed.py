@@ -23,7 +23,7 @@ import sys
 import tempfile
 from collections import Counter
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
@@ -32,6 +32,7 @@ import numpy as np
 from benchmarks.harness import Benchmark, Figure, Report
 from benchmarks.learning.exemplars import CAPTIONS, MODES, PROFILE, Bench
 from lodestone.composed.combining import RULES
+from lodestone.config.compositions import DEFAULT_COMPOSITION, choose_composition
 from lodestone.config.settings import QuerySettings
 from lodestone.evaluation.compare import compare_paired
 from lodestone.query.encoder import LocalEncoder
@@ -125,7 +126,7 @@ class Asking:
             profile=PROFILE,
             settings=QuerySettings(deadline_ms=600_000),
             weigher=make_weigher(self._bench.projections),
-            rule=rule,
+            composition=replace(choose_composition(DEFAULT_COMPOSITION, {}, PROFILE), rule=rule),
         )
 
         async def ask(query: Asked) -> list[str]:

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
-from tests.support.collection import Collection, fillers, load_models, photos
+from tests.support.collection import PROFILE, Collection, fillers, load_models, photos
 from tests.support.photos import CAT, COFFEE, ROCKET, photo
 from tests.support.traces import unexplained
 
 from lodestone.composed.combining import RULES
+from lodestone.composed.fused import FusedLayout, FusedSpace
 from lodestone.composed.joint import JointPart, scores
+from lodestone.config.compositions import DEFAULT_COMPOSITION, Composition, Modality, Role, choose_composition
 from lodestone.config.settings import TagSettings
 from lodestone.errors import InvalidRequestError, NotFoundError
 from lodestone.query.learned_stages import LearnedModels
@@ -19,7 +23,9 @@ from lodestone.query_log.explain import explain
 from lodestone.query_log.replay import replay
 from lodestone.query_log.trace import load_trace
 from lodestone.retrieval.fusion import WEIGHTED_SUM
+from lodestone.store.base import PointBatch
 from lodestone_schemas.api import SearchFilters, SearchOptions, SearchRequest
+from lodestone_schemas.collections import FUSED_FIELDS, CollectionSpec
 
 ALL = SearchOptions(limit=200, explain=True)
 
@@ -52,7 +58,8 @@ def captioned(models, tmp_path_factory):
 
 def engine_of(collection, *, rule="product"):
     memory = Memory(collection.catalog, collection.store, history=100, tags=TagSettings(implicit=False))
-    return collection.engine(learnt=LearnedModels(memory=memory), rule=rule)
+    composition = replace(choose_composition(DEFAULT_COMPOSITION, {}, PROFILE), rule=rule)
+    return collection.engine(learnt=LearnedModels(memory=memory), composition=composition)
 
 
 @pytest.fixture
@@ -252,3 +259,34 @@ async def test_words_are_encoded_in_one_pass_and_each_collection_is_searched_in_
     spaces = {collection.models.projections[space].collection for space in ("labels", "labels0")}
     assert passes == [3]
     assert sorted(calls) == sorted([(name, 1, False) for name in spaces] + [(name, 3, True) for name in spaces])
+
+
+async def test_a_fused_collection_is_searched_instead_of_the_spaces_where_there_is_one(models, tmp_path, monkeypatch):
+    made = Collection(tmp_path, models)
+    made.add("photos", photos())
+    made.add("made", fillers(30), root="/made")
+    query = Compose(((Text("a cup"), 1.0), (Image(made.ids[CAT]), 1.0), (Text("dots"), -0.5)))
+    of_the_spaces = await last(engine_of(made).ask(query, SearchOptions(limit=5)))
+    spaces = ("labels", "labels0")
+    collections = {space: models.projections[space].collection for space in spaces}
+    ids = vectors_of(made, "labels")[0]
+    vectors = {space: np.asarray(made.store.retrieve(collections[space], ids).vectors, np.float32) for space in spaces}
+    layout = FusedLayout("default", tuple(FusedSpace(space, collections[space], vectors[space].shape[1]) for space in spaces))
+    made.store.create(CollectionSpec(layout.collection, layout.dim, fields=FUSED_FIELDS))
+    made.store.upsert(layout.collection, PointBatch(ids, layout.join(vectors), [{"holds": []} for _ in ids]))
+    made.store.set_alias(layout.alias, layout.collection)
+    searched = []
+    original = type(made.store).search
+
+    def search(self, name, queries):
+        searched.append((name, queries[0].exact))
+        return original(self, name, queries)
+
+    monkeypatch.setattr(type(made.store), "search", search)
+    modalities = tuple(Modality(space, space, Role.TARGET) for space in spaces)
+    engine = made.engine(composition=Composition("default", modalities, {}))
+    response = await last(engine.ask(query, SearchOptions(limit=5)))
+    assert [name for name, exact in searched if not exact] == [layout.collection]
+    assert [hit.image_id for hit in response.hits] == [hit.image_id for hit in of_the_spaces.hits]
+    assert [hit.score for hit in response.hits] == pytest.approx([hit.score for hit in of_the_spaces.hits], abs=1e-4)
+    made.close()

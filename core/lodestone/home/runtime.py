@@ -211,7 +211,7 @@ class Runtime(LearningResources):
             boundaries=boundaries_of(self.settings),
             checker=QueryChecker(self.text_encoder, lambda: self.catalog),
             fuser=None if self.remote_stages is None else self.remote_stages.fuser(),
-            rule=choose_composition(DEFAULT_COMPOSITION, self.settings.compositions, self.profile).rule,
+            composition=choose_composition(DEFAULT_COMPOSITION, self.settings.compositions, self.profile),
         )
 
     def _encoder(self, projections: Mapping[str, Projection], remote: RemoteEncoders | None) -> Encoder:

@@ -10,11 +10,11 @@ import numpy as np
 from PIL import Image as PillowImage
 
 from lodestone.catalog.reading import CatalogReader
-from lodestone.config.compositions import DEFAULT_RULE
+from lodestone.config.compositions import DEFAULT_COMPOSITION, Composition, choose_composition
 from lodestone.config.profiles import Profile
 from lodestone.config.settings import QuerySettings
 from lodestone.files.beneath import Boundaries
-from lodestone.query.composing.candidates import UnionSource
+from lodestone.query.composing.candidates import FusedSource, UnionSource
 from lodestone.query.composing.captions import CaptionSearch
 from lodestone.query.composing.stage import ComposedStage
 from lodestone.query.first_pass import FirstPassStage
@@ -54,7 +54,7 @@ class QueryEngine:
         boundaries: What may be opened of the roots, to see whether the file of a hit is gone.
         checker: Checks spelling and language of words; None to take them as they are.
         fuser: Fuses the lists of queries; None for this process.
-        rule: How the parts of composed queries are joined, a key of `combining.RULES`.
+        composition: How composed queries are searched and ranked; None for the profile's own.
     """
 
     def __init__(
@@ -73,7 +73,7 @@ class QueryEngine:
         boundaries: Boundaries | None = None,
         checker: QueryChecker | None = None,
         fuser: Fuser | None = None,
-        rule: str = DEFAULT_RULE,
+        composition: Composition | None = None,
     ) -> None:
         self._encoder = encoder
         self._profile = profile
@@ -82,6 +82,7 @@ class QueryEngine:
         calibration = ScoreCalibration(store)
         searcher = Searcher(store, calibration, fuser=fuser, merge_above=settings.merge_above)
         weigher = weigher or EqualWeights()
+        composition = composition or choose_composition(DEFAULT_COMPOSITION, {}, profile)
         self._learned = LearnedStages(
             learnt or LearnedModels(), store=store, searcher=searcher, text_encoder=profile.text_encoder
         )
@@ -107,14 +108,14 @@ class QueryEngine:
                 priors=profile.space_priors,
             ),
             composed=ComposedStage(
-                source=UnionSource(searcher, store),
+                source=FusedSource(store, composition, otherwise=UnionSource(searcher, store)),
                 captions=CaptionSearch(store, CaptionWords(catalog)),
                 calibration=calibration,
                 store=store,
                 weigher=weigher,
                 learned=self._learned,
                 priors=profile.space_priors,
-                rule=rule,
+                rule=composition.rule,
                 text_encoder=profile.text_encoder,
             ),
             learned=self._learned,

@@ -2,7 +2,8 @@
 
 `CandidateSource` is the contract. `UnionSource` searches each space once, for what all parts ask of it together, and scores the
 union of what was found. By inner product the weighted sum of the parts is one vector, so its list holds the best of that space
-for all parts together, however many there are.
+for all parts together, however many there are. `FusedSource` searches the fused collection of a composition instead, where
+there is one (docs/fused-index.md).
 """
 
 from __future__ import annotations
@@ -16,6 +17,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lodestone.clock import Stopwatch, within
+from lodestone.composed.joint import JointPart
+from lodestone.composed.search import MOST_RESULTS, JointSearch
+from lodestone.config.compositions import Composition
 from lodestone.retrieval.fusion import RankedList
 from lodestone.retrieval.rescoring import ALL_GUIDES, ListSearch, by_collection
 from lodestone.retrieval.searcher import RankingRules, Searcher
@@ -132,6 +136,60 @@ class UnionSource:
             for one, answer in zip(group, self._store.search(collection, queries), strict=True):
                 lists.append(RankedList(one.guide, one.space, one.weight, answer.ids, answer.scores))
         return lists
+
+
+class FusedSource:
+    """Implements `CandidateSource` by one search of a fused collection, where there is one that covers the parts.
+
+    Args:
+        store: Holds the fused collection.
+        composition: Its composition.
+        otherwise: Answers where there is none, and scores candidates.
+    """
+
+    def __init__(self, store: VectorStore, composition: Composition, *, otherwise: CandidateSource) -> None:
+        self._store = store
+        self._joint = JointSearch(store)
+        self._composition = composition
+        self._otherwise = otherwise
+
+    async def search(
+        self,
+        searches: Sequence[ListSearch],
+        rules: RankingRules,
+        stopwatch: Stopwatch,
+        *,
+        standings: Mapping[tuple[str, str], Standing],
+    ) -> Candidates:
+        """Search the fused collection; see `CandidateSource.search`."""
+        with stopwatch.stage("search"):
+            found = await within(asyncio.to_thread(self._found, searches, rules, standings), rules.deadline)
+        return await self._otherwise.search(searches, rules, stopwatch, standings=standings) if found is None else found
+
+    async def score(
+        self, searches: Sequence[ListSearch], image_ids: Sequence[str], rules: RankingRules, stopwatch: Stopwatch
+    ) -> list[RankedList]:
+        """Score candidates as the other source does; see `CandidateSource.score`."""
+        return await self._otherwise.score(searches, image_ids, rules, stopwatch)
+
+    def _found(
+        self, searches: Sequence[ListSearch], rules: RankingRules, standings: Mapping[tuple[str, str], Standing]
+    ) -> Candidates | None:
+        """Return the best of the fused collection; None if there is none of the spaces and versions that are searched."""
+        aliases = self._store.aliases()
+        layout = self._joint.layout(self._composition, aliases)
+        if layout is None:
+            return None
+        fused = {space.name: space.collection for space in layout.spaces}
+        if any(fused.get(one.space) != one.collection for one in searches):
+            return None
+        parts = [
+            JointPart(one.guide, one.space, one.vector, one.weight / standings[one.guide, one.space].spread) for one in searches
+        ]
+        depth = min(rules.depths[-1], MOST_RESULTS)
+        best = self._joint.search(parts, depth, composition=self._composition, aliases=aliases, filter_=rules.filter)
+        weight = sum(one.weight for one in searches)
+        return Candidates((RankedList(ALL_GUIDES, layout.alias, weight, best.ids, best.scores.astype(np.float32)),))
 
 
 def _together(group: Sequence[ListSearch], standings: Mapping[tuple[str, str], Standing]) -> ListSearch | None:
