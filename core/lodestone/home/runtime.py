@@ -7,6 +7,7 @@ without models. The store's lock is taken by the first use of `store` and releas
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
+from dataclasses import replace
 from functools import cached_property, partial
 from typing import TYPE_CHECKING, Self
 
@@ -199,6 +200,7 @@ class Runtime(LearningResources):
 
         if projections is None:
             projections = self.serving_projections()
+        composition = choose_composition(DEFAULT_COMPOSITION, self.settings.compositions, self.profile)
         return QueryEngine(
             store=self.store,
             catalog=self.catalog,
@@ -211,7 +213,7 @@ class Runtime(LearningResources):
             boundaries=boundaries_of(self.settings),
             checker=QueryChecker(self.text_encoder, lambda: self.catalog),
             fuser=None if self.remote_stages is None else self.remote_stages.fuser(),
-            composition=choose_composition(DEFAULT_COMPOSITION, self.settings.compositions, self.profile),
+            composition=replace(composition, weights=self.chosen_weights(composition) or {}),
         )
 
     def _encoder(self, projections: Mapping[str, Projection], remote: RemoteEncoders | None) -> Encoder:

@@ -54,7 +54,7 @@ class QueryEngine:
         boundaries: What may be opened of the roots, to see whether the file of a hit is gone.
         checker: Checks spelling and language of words; None to take them as they are.
         fuser: Fuses the lists of queries; None for this process.
-        composition: How composed queries are searched and ranked; None for the profile's own.
+        composition: How composed queries are searched and ranked, with set or learnt weights; None for the profile's own.
     """
 
     def __init__(
@@ -116,6 +116,11 @@ class QueryEngine:
                 learned=self._learned,
                 priors=profile.space_priors,
                 rule=composition.rule,
+                modality_weights={
+                    (modality.space, modality.role): composition.weights.get(modality.name, 0.0)
+                    for modality in composition.modalities
+                    if composition.weights
+                },
                 text_encoder=profile.text_encoder,
             ),
             learned=self._learned,

@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lodestone.clock import within
+from lodestone.config.compositions import Role
 from lodestone.generators.query_notes import describe_failure
 from lodestone.query.composing.candidates import FEWEST, Candidates, CandidateSource, Standing
 from lodestone.query.composing.captions import CaptionSearch
@@ -58,6 +59,7 @@ class ComposedStage:
         learned: Knows trust.
         priors: Space -> trust before any feedback, of the profile.
         rule: Key of `combining.RULES`: how the similarities of the parts are joined.
+        modality_weights: (space, role) -> weight of the modality in the composition, as set or learnt; empty for neither.
         text_encoder: Name of the encoder whose vectors captions have.
     """
 
@@ -73,6 +75,7 @@ class ComposedStage:
         priors: Mapping[str, float],
         rule: str,
         text_encoder: str,
+        modality_weights: Mapping[tuple[str, Role], float],
     ) -> None:
         self._source = source
         self._captions = captions
@@ -82,6 +85,7 @@ class ComposedStage:
         self._learned = learned
         self._priors = priors
         self._rule = rule
+        self._modality_weights = modality_weights
         self._text_encoder = text_encoder
 
     async def weigh(self, query: RunningQuery, encoded: EncodedQuery) -> QueryWeights:
@@ -121,6 +125,9 @@ class ComposedStage:
             raise too_late("searching") from error
         scored += await self._by_captions(query, in_captions, candidates.ids, avoided)
         searches, weights = self._reweighed(query, encoded, weights, scored)
+        if self._modality_weights:
+            searches = self._by_modality(query, searches, standings)
+            weights = replace(weights, by_space=_by_space(searches))
         weight_of = {(one.guide, one.space): one.weight for one in searches}
         scored = [replace(one, weight=weight_of[one.guide, one.space]) for one in scored if (one.guide, one.space) in weight_of]
         ranking = self._ranking(query, replace(candidates, scored=tuple(scored)), standings, avoided)
@@ -140,6 +147,31 @@ class ComposedStage:
                 best.setdefault(one.guide, {})[one.space] = float(nearest)
         searches = self._searches(query, encoded, weights.trust, best)
         return searches, replace(weights, by_space=_by_space(searches))
+
+    def _by_modality(
+        self,
+        query: RunningQuery,
+        searches: Sequence[ListSearch],
+        standings: _Standings,
+    ) -> list[ListSearch]:
+        """Return the searches weighed as the composition's modalities are.
+
+        Those weights are of cosines (MUST, lemma 1), and the ranking joins similarities in units of their spread, so each is
+        multiplied by it. By the rule `sum` the order is then that of the joint similarity under these weights. Modalities
+        without a weight are not compared; if none has one, the searches stay as they are.
+        """
+        of_part = {part.name: part for part in query.resolved.parts}
+        amounts = []
+        for one in searches:
+            part = of_part[one.guide]
+            role = Role.AUXILIARY if isinstance(part.leaf, Text) else Role.TARGET
+            spread = standings[one.guide, one.space].spread
+            amounts.append(part.weight * self._modality_weights.get((one.space, role), 0.0) * spread)
+        total = sum(amounts)
+        if total <= 0:
+            return list(searches)
+        weighed = zip(searches, amounts, strict=True)
+        return [replace(one, weight=amount / total) for one, amount in weighed if amount > 0]
 
     def _searches(
         self,
