@@ -32,19 +32,18 @@ class Indexes:
         store: The store, empty.
         folder: Its folder, whose growth is an index's size.
         data: What is indexed.
-        graph: Parameters of every graph.
     """
 
-    def __init__(self, store: VectorStore, folder: Path, data: Composed, graph: HnswSpec) -> None:
-        self._store, self._folder, self.data, self._graph = store, folder, data, graph
+    def __init__(self, store: VectorStore, folder: Path, data: Composed) -> None:
+        self._store, self._folder, self.data = store, folder, data
         self._ids = [str(uuid.UUID(int=row + 1)) for row in range(len(data.parts[0]))]
         self.seconds: dict[str, float] = {}
         self.bytes: dict[str, int] = {}
 
-    def add(self, name: str, vectors: Rows) -> None:
+    def add(self, name: str, vectors: Rows, graph: HnswSpec) -> None:
         """Load a collection and build its graph."""
         before, started = _size(self._folder), time.perf_counter()
-        self._store.create(CollectionSpec(name, vectors.shape[1], hnsw=self._graph))
+        self._store.create(CollectionSpec(name, vectors.shape[1], hnsw=graph))
         for start in range(0, len(vectors), _BATCH):
             some = self._ids[start : start + _BATCH]
             self._store.upsert(name, PointBatch(some, vectors[start : start + _BATCH], [{"corpus": "bench"}] * len(some)))

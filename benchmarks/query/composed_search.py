@@ -51,9 +51,10 @@ from benchmarks.query.composed_methods import (
     intersected,
     rescored,
 )
+from lodestone.composed.search import FUSED_EF
 from lodestone.store.base import VectorStore
 from lodestone.store.factory import open_store
-from lodestone_schemas.collections import HnswSpec
+from lodestone_schemas.collections import FUSED_GRAPH, HnswSpec
 
 EFS: Final = (16, 32, 64, 128, 256, 512)
 LS: Final = (10, 30, 100, 300, 1_000, 3_000)
@@ -103,14 +104,16 @@ def measure(options: argparse.Namespace, report: Report) -> None:
     else:
         data = real(options.vectors, options.objects, options.queries)
     graph, weight = HnswSpec(m=options.m, ef_construct=options.ef_construct), options.learnt
+    fused_graph = HnswSpec(m=options.fused_m, ef_construct=options.fused_ef_construct)
     report.text(
-        f"{data.about}. Learnt weights {weight:g} and {1 - weight:g}; graphs of m {graph.m}, ef_construct {graph.ef_construct}."
+        f"{data.about}. Learnt weights {weight:g} and {1 - weight:g}; fused graphs of m {fused_graph.m} and ef_construct "
+        f"{fused_graph.ef_construct}, those of one modality of {graph.m} and {graph.ef_construct}."
     )
     with tempfile.TemporaryDirectory(dir=options.scratch) as scratch, _store(Path(scratch) / "store", options) as store:
-        indexes = Indexes(store, Path(scratch) / "store", data, graph)
+        indexes = Indexes(store, Path(scratch) / "store", data)
         for name, vectors in _collections(data, weight).items():
             report.progress(f"building {name}")
-            indexes.add(name, vectors)
+            indexes.add(name, vectors, graph if name.startswith("part") else fused_graph)
         report.progress("building the shard of named vectors")
         with formula(data, weight, Path(scratch) / "named", graph) as by_formula:
             curves = _sweep(indexes, weight, by_formula, options, report)
@@ -280,9 +283,11 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--vectors", type=Path, help="embeddings of real pictures (see benchmarks/query/composed_data.py)")
     parser.add_argument("--queries", type=int, default=300)
     parser.add_argument("--learnt", type=float, default=0.2, help="learnt weight of the target")
-    parser.add_argument("--m", type=int, default=16, help="edges of a node of every graph")
+    parser.add_argument("--m", type=int, default=16, help="edges of a node in the graph of one modality")
     parser.add_argument("--ef-construct", type=int, default=128)
-    parser.add_argument("--ef", type=int, default=256, help="candidates while the weights are swept")
+    parser.add_argument("--fused-m", type=int, default=FUSED_GRAPH.m, help="edges of a node in fused graphs")
+    parser.add_argument("--fused-ef-construct", type=int, default=FUSED_GRAPH.ef_construct)
+    parser.add_argument("--ef", type=int, default=FUSED_EF, help="candidates while the weights are swept")
     parser.add_argument("--seconds", type=float, default=3.0, help="a method is asked for so long with each parameter, at most")
     parser.add_argument("--server", action="store_true", help="search a Qdrant server instead of the embedded engine")
     parser.add_argument("--plot", type=Path, help="a picture of the curves is written there")

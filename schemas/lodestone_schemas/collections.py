@@ -67,6 +67,10 @@ class HnswSpec:
     on_disk: bool = False
 
 
+# Least graph of a fused collection: neighbours under one weighting are not those under another, so it needs more edges.
+FUSED_GRAPH = HnswSpec(m=32, ef_construct=256)
+
+
 @dataclass(frozen=True, slots=True)
 class Placement:
     """Describes how a cluster spreads a collection. The embedded store has one copy in one piece and ignores it.

@@ -73,6 +73,8 @@ def check_in_line(runtime: Runtime, *, pictures: int, captioned: Mapping[str, in
 def test_points_can_be_made_by_another_process(folder: Path) -> None:
     with opened(folder, fused=True) as runtime:
         target = next(target for target in make_targets(runtime) if target.alias == ALIAS)
+        graph = target.spec(runtime.settings.store, runtime.profile).hnsw
+        assert (graph.m, graph.ef_construct) == (32, 256)  # more edges than the profile's graphs have
         maker, group = pickle.loads(pickle.dumps((target.maker, target.plan(list(runtime.catalog.slices())))))
         points = maker.points(runtime.embeddings, group)
         stored = runtime.store.retrieve(target.collection, points.ids)

@@ -24,7 +24,7 @@ from lodestone.store.checks import MAX_LIMIT
 from lodestone_schemas.collections import HOLDS
 
 MOST_RESULTS: Final = 1_000
-FUSED_EF: Final = 256  # candidates in the graph of a fused collection, at least: recall of any weighting (docs/fused-index.md)
+FUSED_EF: Final = 512  # candidates in the graph of a fused collection, at least: recall of any weighting (docs/fused-index.md)
 _CANDIDATES: Final = 1_024  # of each space, at least, where there is no fused collection
 _A_RESULT: Final = 16  # and so many for each wanted result
 _SHORTLIST: Final = 128  # candidates whose captions are read, at least: reading them takes longest

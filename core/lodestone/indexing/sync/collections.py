@@ -228,9 +228,7 @@ def rebuild_empty(resources: SyncResources, target: Target) -> None:
     aliases = [alias for alias, collection in store.aliases().items() if collection == target.collection]
     store.drop(target.collection)
     resources.catalog.forget_loads(target.collection)
-    store.create(
-        resources.settings.store.specify(target.collection, dim=target.dim, fields=target.fields, profile=resources.profile)
-    )
+    store.create(target.spec(resources.settings.store, resources.profile))
     for alias in aliases:
         store.set_alias(alias, target.collection)
 
@@ -255,7 +253,7 @@ def _fill(resources: SyncResources, target: Target, aliases: dict[str, str], how
     if target.collection not in store.collections():
         catalog.forget_loads(target.collection)  # the catalog may remember a store that was deleted
     settings = resources.settings.store
-    store.create(settings.specify(target.collection, dim=target.dim, fields=target.fields, profile=resources.profile))
+    store.create(target.spec(settings, resources.profile))
     loaded, deleted, problem = _catch_up(resources, target, how)
     if problem is not None:
         _repair(resources, target)

@@ -20,9 +20,11 @@ from lodestone.config.compositions import CAPTIONS_SPACE, FUSED_FROM, FUSED_UP_T
 from lodestone.indexing.sync.load_groups import CaptionPoints, LoadGroup, PicturePoints, PlannedSlice, PointMaker
 from lodestone.indexing.sync.targets import CaptionTarget, SpaceTarget, Target
 from lodestone.store.base import PointBatch
-from lodestone_schemas.collections import FUSED_FIELDS, HOLDS
+from lodestone_schemas.collections import FUSED_FIELDS, FUSED_GRAPH, HOLDS, CollectionSpec
 
 if TYPE_CHECKING:
+    from lodestone.config.profiles import Profile
+    from lodestone.config.store import StoreSettings
     from lodestone.files.area import FileArea
 
 Rows = NDArray[np.float32]
@@ -94,6 +96,13 @@ class FusedTarget(SpaceTarget):
         self._layout = layout
         self._spaces = spaces
         self._captions = captions
+
+    def spec(self, settings: StoreSettings, profile: Profile) -> CollectionSpec:
+        """Return the specification of the collection, whose graph has at least the edges that every weighting needs."""
+        spec = super().spec(settings, profile)
+        graph = spec.hnsw
+        edges = replace(graph, m=max(graph.m, FUSED_GRAPH.m), ef_construct=max(graph.ef_construct, FUSED_GRAPH.ef_construct))
+        return replace(spec, hnsw=edges)
 
     @property
     def maker(self) -> FusedPoints:  # type: ignore[override]  # it joins what the other makers make

@@ -141,10 +141,7 @@ def make_missing_collections(resources: SyncResources) -> list[str]:
                 lost.append(target.collection)
         else:
             resources.catalog.forget_loads(target.collection)
-            wanted = resources.settings.store.specify(
-                target.collection, dim=target.dim, fields=target.fields, profile=resources.profile
-            )
-            resources.store.create(wanted)
+            resources.store.create(target.spec(resources.settings.store, resources.profile))
             lost.append(target.collection)
     return lost
 

@@ -10,7 +10,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Collection, Sequence
 from dataclasses import replace
 from itertools import islice
-from typing import Any, ClassVar, Final
+from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 from lodestone.catalog.catalog import Catalog
 from lodestone.catalog.embeddings.slice_parts import LIVING
@@ -24,7 +24,11 @@ from lodestone.spaces.base import Projection
 from lodestone.spaces.names import CAPTIONS
 from lodestone.store.base import Filter, MatchAny, PointBatch, VectorStore
 from lodestone.text_encoders.base import TextEncoder
-from lodestone_schemas.collections import CAPTION_FIELDS, PAYLOAD_FIELDS, FieldKind
+from lodestone_schemas.collections import CAPTION_FIELDS, PAYLOAD_FIELDS, CollectionSpec, FieldKind
+
+if TYPE_CHECKING:
+    from lodestone.config.profiles import Profile
+    from lodestone.config.store import StoreSettings
 
 _PAGE: Final = 2048
 
@@ -44,6 +48,10 @@ class Target(ABC):
         self.collection = collection
         self.dim = dim
         self.required = required  # parts that a slice must have before it can be loaded
+
+    def spec(self, settings: StoreSettings, profile: Profile) -> CollectionSpec:
+        """Return the specification of the collection under these settings."""
+        return settings.specify(self.collection, dim=self.dim, fields=self.fields, profile=profile)
 
     @property
     @abstractmethod
