@@ -63,6 +63,7 @@ if TYPE_CHECKING:
 
 
 def search(
+    ctx: typer.Context,
     query: Annotated[list[str] | None, typer.Argument(help="What the picture shows, in words.", show_default=False)] = None,
     without: WithoutOption = None,
     like: LikeOption = None,
@@ -126,9 +127,11 @@ def search(
     from lodestone.text_encoders.text import normalise_query
     from lodestone_schemas.searching import SearchRequest
 
+    if not query and not like:
+        raise typer.BadParameter("say what to look for, in words or by a picture (--like)", ctx)
     with CommandContext(home=home, profile=profile, output=output, away=True, local=local) as context:
         files = ResultFiles(form, nul=nul, opened=opened, copy_to=copy_to, link_to=link_to, min_score=min_score).checked(output)
-        words = normalise_query(" ".join(query or [])) if query or not like else ""
+        words = normalise_query(" ".join(query)) if query else ""
         _check_profile(context)
         context.require_home()
         context.require_store()
