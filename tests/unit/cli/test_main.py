@@ -43,6 +43,7 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
 @pytest.mark.parametrize(
     ("arguments", "hint"),
     [
+        (("search",), "lodestone search --help"),
         (("similar",), "lodestone similar --help"),
         (("search", "dogs", "--nonsense"), "lodestone search --help"),
         (("runs", "list", "--nonsense"), "lodestone runs list --help"),
