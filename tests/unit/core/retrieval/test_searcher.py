@@ -98,7 +98,8 @@ def test_inner_products_need_no_payload(store: EdgeStore, monkeypatch: pytest.Mo
         store.search(name, [VectorQuery(POINTS.vectors[0])])  # makes the matrix
     searcher = Searcher(store, ScoreCalibration(store))
     before = searcher.inner_products(searches(), POINTS.ids[:5])
-    monkeypatch.setattr(EdgeStore, "_records", None)
+    for module in ("matrix_answers", "store"):
+        monkeypatch.setattr(f"lodestone.store.edge.{module}.read_records", None)
     after = searcher.inner_products(searches(), POINTS.ids[:5])
     for key, scores in before.items():
         np.testing.assert_allclose(scores, POINTS.vectors[:5] @ POINTS.vectors[0], atol=1e-6)

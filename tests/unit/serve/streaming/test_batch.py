@@ -120,7 +120,7 @@ async def test_what_is_wrong_with_one_line_is_that_lines_answer_alone(http: http
             {"id": "3", "query": "x", "limit": 0},
             "{not json",
             {"id": "5", "query": "fine"},
-            {"id": "6"},
+            {"id": "6", "query": 6},
             "[]",
         ),
     )
