@@ -103,7 +103,7 @@ def test_a_search_takes_pictures_beside_words(run, tmp_path: Path) -> None:
         (("refine", "--with", "x", "--weight", "sound=1"), 2, "no part 'sound'"),
         (("refine", "--with", "x", "--weight", "words=-1"), 2, "the weight of 'words' is -1"),
         (("refine", "zzzz", "--with", "x"), 3, "zzzz"),
-        (("search",), 2, "the query is empty"),
+        (("search",), 2, "say what to look for"),
         (("search", "a", "--like", "nowhere.jpg"), 3, "no file"),
         (("search", "a", "--unlike", "nowhere.jpg"), 3, "is no indexed picture"),
         (("search", "a", "--diversity", "2"), 2, "the diversity is 2"),
