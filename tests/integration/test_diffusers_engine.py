@@ -18,8 +18,9 @@ from tests.support.tiny_models import tiny_models, write_tiny_diffusion
 
 from lodestone.config.engines import EngineSettings
 from lodestone.errors import ConfigurationError, DeadlineExceededError, ModelUnavailableError
-from lodestone.generators.base import GuideRequest
+from lodestone.generators.base import GuideRequest, PictureEdit
 from lodestone.generators.engines.diffusers import PRESETS, Diffusers
+from lodestone.generators.engines.diffusers_pipeline import fitted
 from lodestone.models import packages
 
 pytestmark = pytest.mark.slow  # diffusers takes ten seconds to import
@@ -151,6 +152,77 @@ async def test_an_init_picture_shows_through_the_more_the_lower_the_strength(tmp
     np.testing.assert_array_equal(await drawn(CAT, 0.3), from_photos[0.3][0])
 
 
+def edited(name, strength=0.3, **more):
+    pixels = np.asarray(photo(name).convert("RGB"))
+    return request(1, edit=PictureEdit(pixels, strength), **more)
+
+
+async def test_a_picture_is_edited_in_its_shape_and_shows_through_the_more_the_lower_the_strength(painter):
+    async def drawn(name, strength):
+        (guide,) = await painter.generate(edited(name, strength))
+        assert guide.provenance["strength"] == strength
+        return guide.pixels.astype(np.float32)
+
+    (wide,) = await painter.generate(edited(CAT, size=96))
+    assert wide.pixels.shape == (48, 96, 3)  # of 451 x 300 pixels
+    by_strength = {strength: [await drawn(name, strength) for name in (CAT, ROCKET)] for strength in (0.3, 1.0)}
+    height, width = (min(one.shape[axis] for one in by_strength[0.3]) for axis in (0, 1))
+    differences = {strength: np.abs(a[:height, :width] - b[:height, :width]).mean() for strength, (a, b) in by_strength.items()}
+    assert differences[0.3] > 2 * differences[1.0]
+    np.testing.assert_array_equal(await drawn(CAT, 0.3), by_strength[0.3][0])
+    (other_seed,) = await painter.generate(edited(CAT, seed=1))
+    assert (other_seed.pixels != by_strength[0.3][0]).any()
+
+
+async def test_editing_loads_nothing_again_and_leaves_drawing_as_it_is(painter, monkeypatch):
+    import diffusers
+
+    made = engine(guidance=0)
+    (before,) = await made.generate(request(1))
+    monkeypatch.setattr(diffusers.AutoPipelineForImage2Image, "from_pretrained", None)
+    await made.generate(edited(CAT))
+    assert made._editor.unet is made._pipe.unet
+    (after,) = await made.generate(request(1))
+    np.testing.assert_array_equal(before.pixels, after.pixels)
+    assert made.edits
+
+
+async def test_an_init_picture_gives_way_to_the_one_to_edit(painter, tmp_path):
+    path = tmp_path / "rocket.png"
+    photo(ROCKET).save(path)
+    (ours,) = await engine(guidance=0, init_image=str(path)).generate(edited(CAT))
+    (expected,) = await painter.generate(edited(CAT))
+    assert_same_picture(ours, expected)
+    assert "init_image" not in ours.provenance
+
+
+async def test_a_model_without_such_a_pipeline_says_that_it_edits_nothing(monkeypatch):
+    import diffusers
+
+    def unknown(_pipe):
+        raise ValueError("AutoPipeline can't find a pipeline linked to X for image2image")
+
+    made = engine(guidance=0)
+    monkeypatch.setattr(diffusers.AutoPipelineForImage2Image, "from_pipe", unknown)
+    with pytest.raises(ModelUnavailableError, match="edits no pictures") as caught:
+        await made.generate(edited(CAT))
+    assert "generators.painter.model" in caught.value.hint
+    assert len(await made.generate(request(1))) == 1
+
+
+async def test_editing_stops_at_the_deadline_too(painter):
+    with pytest.raises(DeadlineExceededError):
+        await painter.generate(edited(CAT, deadline=time.monotonic() - 1))
+
+
+@pytest.mark.parametrize(
+    ("shape", "expected"), [((30, 40), (48, 64)), ((40, 30), (64, 48)), ((10, 2_000), (16, 64)), ((1, 1), (64, 64))]
+)
+def test_a_picture_to_edit_keeps_its_shape_within_what_latents_allow(shape, expected):
+    picture = fitted(np.zeros((*shape, 3), np.uint8), 64, 16)
+    assert (picture.height, picture.width) == expected
+
+
 def test_what_changes_the_pictures_changes_the_version(tmp_path):
     path = tmp_path / "cat.png"
     photo(CAT).resize((64, 64)).save(path)
@@ -179,13 +251,13 @@ async def test_a_deadline_in_the_past_gives_no_guide_and_says_so(painter):
 async def test_drawing_stops_within_a_step_of_the_deadline_and_keeps_what_is_done(painter, monkeypatch):
     made = engine(guidance=0)
     await made.warm_up()
-    whole, steps = made._pipe, []
+    whole, steps, first_ends = made._pipe, [], 0.0
 
     class Slow:
         def __call__(self, *, callback_on_step_end, **arguments):
             def slowly(pipe, step, timestep, tensors):
                 steps.append(step)
-                time.sleep(0.15)
+                time.sleep(max(0.15, first_ends - time.monotonic()))
                 return callback_on_step_end(pipe, step, timestep, tensors)
 
             return whole(callback_on_step_end=slowly, **arguments)
@@ -194,8 +266,10 @@ async def test_drawing_stops_within_a_step_of_the_deadline_and_keeps_what_is_don
     guides = await made.generate(request(40, deadline=time.monotonic() + 4))
     assert 1 <= len(guides) < 40
     steps.clear()
+    deadline = time.monotonic() + 3
+    first_ends = deadline + 0.1
     with pytest.raises(DeadlineExceededError):
-        await made.generate(request(1, deadline=time.monotonic() + 0.05))
+        await made.generate(request(1, deadline=deadline))
     assert len(steps) == 1
 
 

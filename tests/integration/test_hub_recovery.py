@@ -4,11 +4,17 @@ import asyncio
 import time
 
 import pytest
-from tests.support.engines import Recorder, drawn, hub_of, ids, remote
+from tests.support.engines import Recorder, breaker_clock, drawn, hub_of, ids, remote
 from tests.support.image_servers import ImageServer
 
 from lodestone.generators.base import GuideRequest
 from lodestone.generators.query_notes import QueryNotes
+
+
+@pytest.fixture(autouse=True)
+def patient(monkeypatch):
+    """A cancelled call has stopped when its query ends: a busy machine may need longer for that than it gets."""
+    monkeypatch.setattr("lodestone.generators.engine_call.CANCEL_GRACE_S", 120.0)
 
 
 @pytest.fixture
@@ -23,20 +29,16 @@ def moody():
         yield server
 
 
-async def test_two_services_take_as_long_as_the_slower_one(steady, moody):
-    hub = hub_of(remote("steady", steady.url), remote("moody", moody.url, kind="openai"))
-    await drawn(hub, n=2)  # connections
+async def test_two_services_work_at_the_same_time(steady, moody):
+    hub = hub_of(remote("steady", steady.url, timeout_s=200), remote("moody", moody.url, kind="openai", timeout_s=200))
     steady.mode = moody.mode = "slow"
-    steady.delay, moody.delay = 0.6, 0.9
-
-    async def seconds(*engines: str) -> float:
-        started = time.monotonic()
-        assert len(await drawn(hub, n=4, engines=engines)) == 4
-        return time.monotonic() - started
-
-    alone = [await seconds("steady"), await seconds("moody")]
-    together = await seconds("steady", "moody")
-    assert moody.delay <= together < 0.8 * sum(alone)
+    steady.delay = moody.delay = 3600.0  # neither answers before both are asked
+    query = asyncio.create_task(drawn(hub, n=4, seconds=250))
+    while not (steady.running and moody.running):
+        assert not query.done(), "one waited for the other's answer"
+        await asyncio.sleep(0.01)
+    steady.delay = moody.delay = 0.0
+    assert len(await query) == 4
     await hub.close()
 
 
@@ -44,10 +46,11 @@ async def test_a_service_is_given_up_rested_tried_again_and_taken_back(steady, m
     observer, both = Recorder(), {"pictures_a_call": 2}  # one call a query
     hub = hub_of(
         remote("steady", steady.url),
-        remote("moody", moody.url, timeout_s=0.8, breaker_failures=2, breaker_seconds=1.5, options=both),
+        remote("moody", moody.url, timeout_s=5, breaker_failures=2, breaker_seconds=60, options=both),
         remote("spare", steady.url, priority=1),
         observer=observer,
     )
+    clock = breaker_clock(hub, "moody")
 
     async def ask() -> tuple[list[str], QueryNotes]:
         log = QueryNotes()
@@ -59,30 +62,28 @@ async def test_a_service_is_given_up_rested_tried_again_and_taken_back(steady, m
     guides, log = await ask()
     assert guides == ["moody/0", "moody/1", "steady/0", "steady/1"] and log.warnings == []
 
-    moody.mode, moody.delay = "slow", 5.0  # slow: over its time-out, and the spare fills in
+    moody.mode, moody.delay = "slow", 3600.0  # slow: over its time-out, and the spare fills in
     guides, log = await ask()
     assert guides == ["spare/0", "spare/1", "steady/0", "steady/1"]
-    assert "no answer within 0.8 s" in log.warnings[0] and breaker() == "closed"
+    assert "no answer within 5 s" in log.warnings[0] and breaker() == "closed"
 
     moody.mode = "error"  # broken: the second failure in a row opens the breaker
     guides, log = await ask()
     assert guides == ["spare/0", "spare/1", "steady/0", "steady/1"] and breaker() == "open"
-    opened = time.monotonic()
 
     calls = len(moody.drawn)
     for _ in range(3):
         guides, log = await ask()
         assert guides == ["spare/0", "spare/1", "steady/0", "steady/1"] and "out of use" in log.warnings[0]
-    assert time.monotonic() - opened < 1.5, "the machine is too slow for this test's rest"
     assert len(moody.drawn) == calls  # not one call while it rested
 
-    await asyncio.sleep(1.6)
+    clock.now += 60
     assert breaker() == "half_open"
     await ask()  # still broken: exactly one probe
     assert len(moody.drawn) == calls + 1 and breaker() == "open"
 
-    moody.mode, moody.delay = "slow", 0.2  # healed, and well within its time
-    await asyncio.sleep(1.6)
+    moody.mode, moody.delay = "slow", 1.0  # healed, and well within its time
+    clock.now += 60
     answers = await asyncio.gather(ask(), ask(), ask())
     assert len(moody.drawn) == calls + 2  # one query tried it, the others were not let through meanwhile
     assert sorted("moody/0" in guides for guides, _ in answers) == [False, False, True]
@@ -109,7 +110,7 @@ async def test_a_hung_service_learns_that_the_query_is_over(steady, moody):
         await asyncio.sleep(0.01)
     await draw.aclose()
     assert {task for task in asyncio.all_tasks() if "generate" in task.get_name()} == set()
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(120):
         while moody.running:
             await asyncio.sleep(0.02)
     assert moody.drawn[-1].abandoned

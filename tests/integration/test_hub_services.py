@@ -1,6 +1,8 @@
 """Picture services over HTTP: each protocol as it is published, and what becomes of answers that are none."""
 
 import asyncio
+import base64
+import io
 import logging
 import re
 import time
@@ -9,11 +11,12 @@ from itertools import product
 import httpx
 import numpy as np
 import pytest
+from PIL import Image
 from tests.support.engines import Recorder, drawn, hub_of, ids, remote
 from tests.support.image_servers import GIGABYTE, ImageServer, drawing
 
 from lodestone.errors import ModelUnavailableError
-from lodestone.generators.base import GuideRequest
+from lodestone.generators.base import GuideRequest, PictureEdit
 from lodestone.generators.credentials import Credential
 from lodestone.generators.engines.http import unexpected
 from lodestone.generators.http_client import Access, HttpClient
@@ -83,6 +86,64 @@ async def test_what_openai_is_asked(server, key):
     (asked,) = server.asked
     assert asked.path == "/v1/images/generations" and asked.headers["authorization"] == f"Bearer {KEY}"
     assert asked.body == {"prompt": "a cat", "n": 1, "size": "256x256", "model": "dall-e-2", "response_format": "b64_json"}
+
+
+EDIT = PictureEdit(np.asarray(drawing("a dog", 3, 128, height=96)), 0.4)
+
+
+def sent_picture(content):
+    return np.asarray(Image.open(io.BytesIO(content)))
+
+
+async def test_openai_is_sent_the_picture_to_edit_in_a_form(server, key):
+    given = {"kind": "openai", "model": "gpt-image-1", "key_env": "PICTURES_KEY", "size": 64}
+    asking = GuideRequest("a cat", "a cat", 1, edit=EDIT)
+    editor = remote("x", f"{server.url}/v1", **given, options={"edits": True, "send_seed": True, "extra": {"quality": "low"}})
+    (guide,), _ = await one(editor, request=asking)
+    (asked,) = server.asked
+    assert asked.path == "/v1/images/edits" and asked.headers["authorization"] == f"Bearer {KEY}"
+    picture = asked.body.pop("image")
+    assert asked.body == {
+        "prompt": "a cat", "n": 1, "size": "64x64", "model": "gpt-image-1", "response_format": "b64_json", "seed": 0,
+        "quality": "low",
+    }  # fmt: skip
+    assert sent_picture(picture).shape == (48, 64, 3)  # no larger than what comes back
+    assert np.array_equal(guide.pixels, np.asarray(drawing("a cat", 0, 64)))
+    address = f"{server.url}/openai/deployments/d/images/generations?api-version=2024-02-01"
+    await one(remote("x", address, kind="openai", options={"edits": True}), request=asking)
+    assert server.asked[-1].path.endswith("/d/images/edits?api-version=2024-02-01")
+
+
+async def test_an_own_server_is_sent_the_picture_to_edit_and_the_strength(server):
+    asking = GuideRequest("a cat", "a cat", 1, edit=EDIT)
+    (guide,), _ = await one(remote("x", server.url, options={"edits": True}), request=asking)
+    (asked,) = server.asked
+    assert sent_picture(base64.b64decode(asked.body["image"])).shape == (48, 64, 3)
+    assert asked.body["strength"] == guide.provenance["strength"] == 0.4
+    await one(remote("x", server.url, options={"edits": True}))
+    assert server.asked[-1].body.keys().isdisjoint({"image", "strength"})  # a picture that is drawn
+
+
+@pytest.mark.parametrize("kind", KINDS)
+async def test_an_engine_that_does_not_say_that_it_edits_is_sent_no_picture(server, kind):
+    asking = GuideRequest("a cat", "a cat", 1, edit=EDIT)
+    assert (await one(remote("x", server.url, kind=kind, **KINDS[kind]), request=asking))[0] == []
+    assert server.asked == []
+
+
+@pytest.mark.parametrize("mode", ["text_picture", "blank", "wrong_shape", "truncated", "declined", "error"])
+async def test_an_edit_that_is_no_picture_is_a_failure_that_says_so(server, mode):
+    server.mode = mode
+    asking = GuideRequest("a cat", "a cat", 1, edit=EDIT)
+    guides, warnings = await one(remote("x", server.url, options={"edits": True}), request=asking)
+    assert guides == [] and "generator 'x' gave nothing" in warnings
+
+
+async def test_an_edit_of_another_size_is_reduced(server):
+    server.mode = "wrong_size"
+    asking = GuideRequest("a cat", "a cat", 1, edit=EDIT)
+    (guide,), _ = await one(remote("x", server.url, options={"edits": True}), request=asking)
+    assert guide.pixels.shape == (32, 64, 3) and guide.provenance["received"] == [128, 64]
 
 
 async def test_what_an_azure_deployment_is_asked(server, key):
@@ -173,7 +234,7 @@ async def test_a_gigabyte_is_not_read(server, mode):
     server.mode = mode
     _, said = await one(remote("x", server.url, options={"max_mb": 4}))
     assert "4 MB" in said
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(120):
         while server.running:  # it notices that nobody reads
             await asyncio.sleep(0.02)
     assert server.bytes_sent < 64 * 2**20 < GIGABYTE
@@ -199,7 +260,7 @@ async def test_a_hung_engine_is_given_up_at_its_time_out(server):
     server.mode = "hang"
     guides, said = await one(remote("x", server.url, timeout_s=1.5))
     assert guides == [] and "no answer within 1.5 s" in said
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(120):
         while server.running:
             await asyncio.sleep(0.02)
     assert server.asked[0].abandoned

@@ -63,6 +63,29 @@ class Drawer(Generator):
         return Guide(f"drawer/{number}", "drawer", 0.5, {"seed": request.seed}, pixels=pixels, vectors=vectors)
 
 
+class Editor(Drawer):
+    """Gives `picture` for whatever it is to edit: (h, w, 3) uint8, or anything else, to see what becomes of it."""
+
+    edits = True
+
+    def __init__(self, picture, **rest):
+        super().__init__(**rest)
+        self.picture = picture
+
+    def _guide(self, number, request):
+        return Guide(f"editor/{number}", "editor", 1.0, {"prompt": request.prompt}, pixels=self.picture)
+
+
+class Clock:
+    """Seconds that pass when a test says so."""
+
+    def __init__(self, now: float = 100.0) -> None:
+        self.now = now
+
+    def __call__(self) -> float:
+        return self.now
+
+
 class Recorder:
     """A `HubObserver` that remembers."""
 
@@ -100,6 +123,13 @@ def remote(name: str, url: str, *, kind: str = "http", **settings) -> Engine:
 
 def hub_of(*engines: Engine, **rest) -> Hub:
     return Hub({one.name: one for one in engines}, **rest)
+
+
+def breaker_clock(hub: Hub, name: str) -> Clock:
+    """Stop the time of an engine's breaker, which counts how long it rests, and return what moves it on."""
+    clock = Clock()
+    hub._callers[name].breaker._clock = clock
+    return clock
 
 
 def hub_around(generators: Mapping[str, Generator], **settings) -> Hub:

@@ -14,6 +14,7 @@ import socket
 import threading
 import time
 from dataclasses import dataclass, field
+from email import message_from_bytes
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any, Self
 
@@ -44,6 +45,17 @@ def png(image: Image.Image) -> bytes:
     buffer = io.BytesIO()
     image.save(buffer, "PNG")
     return buffer.getvalue()
+
+
+def form(content: bytes, kind: str) -> dict[str, Any]:
+    """The fields of a multipart form: texts, numbers where they are some, and files as bytes."""
+    whole = message_from_bytes(f"Content-Type: {kind}\r\n\r\n".encode() + content)
+    fields: dict[str, Any] = {}
+    for part in whole.get_payload():
+        value = part.get_payload(decode=True)
+        name = part.get_param("name", header="content-disposition")
+        fields[name] = value if part.get_filename() else value.decode()
+    return {name: int(value) if isinstance(value, str) and value.isdecimal() else value for name, value in fields.items()}
 
 
 @dataclass
@@ -148,7 +160,8 @@ class _Handler(BaseHTTPRequestHandler):
 
     def do_POST(self) -> None:
         length = int(self.headers.get("content-length") or 0)
-        self._handle(json.loads(self.rfile.read(length) or b"null"))
+        content, kind = self.rfile.read(length), self.headers.get("content-type", "")
+        self._handle(form(content, kind) if kind.startswith("multipart/") else json.loads(content or b"null"))
 
     def do_GET(self) -> None:
         self._handle(None)
@@ -172,7 +185,7 @@ class _Handler(BaseHTTPRequestHandler):
 
     def _answer(self, owner: ImageServer, asked: Asked) -> None:
         mode = owner.mode
-        if mode in {"slow", "hang"} and not self._patient(owner, 3600.0 if mode == "hang" else owner.delay):
+        if mode in {"slow", "hang"} and not self._patient(owner, hangs=mode == "hang"):
             asked.abandoned = True
             self.close_connection = True
             return
@@ -185,11 +198,11 @@ class _Handler(BaseHTTPRequestHandler):
         else:
             self._send_json(self._reply(owner, asked))
 
-    def _patient(self, owner: ImageServer, seconds: float) -> bool:
-        """Wait; False when the client hung up meanwhile."""
-        end = time.monotonic() + seconds
-        while time.monotonic() < end:
-            if owner._closing.wait(min(0.02, max(0.0, end - time.monotonic()))):
+    def _patient(self, owner: ImageServer, *, hangs: bool) -> bool:
+        """Wait as long as `owner.delay` says, now and later; False when the client hung up meanwhile."""
+        start = time.monotonic()
+        while (left := 3600.0 if hangs else start + owner.delay - time.monotonic()) > 0:
+            if owner._closing.wait(min(0.02, left)):
                 return False
             try:
                 if self.connection.recv(1, socket.MSG_PEEK | socket.MSG_DONTWAIT) == b"":
@@ -204,7 +217,7 @@ class _Handler(BaseHTTPRequestHandler):
             return {"data": [], "images": [], "predictions": [], "status": "succeeded", "output": []}
         if owner.mode == "wrong_shape":
             return {"hello": "world", "status": 7}
-        if path.endswith("/images/generations"):
+        if path.endswith(("/images/generations", "/images/edits")):
             size = int(body["size"].partition("x")[0])
             name = "b64_json" if owner.reply_with == "base64" else "url"
             return {"data": [{name: one} for one in owner.pictures(body["prompt"], body.get("seed", 0), size, body["n"])]}

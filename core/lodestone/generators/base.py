@@ -5,6 +5,9 @@ already in one or more spaces), or both, and always its provenance. Generators a
 `generate` is async, honours an absolute deadline and gives at most `n` guides; fewer, or none, is an answer, not an error. The
 same (prompt, first, n, seed, size, collection state) gives the same guides; guide number i keeps its id in every round.
 `stream` gives the same guides as `generate`, each as soon as it is there.
+
+An engine that `edits` also takes requests with a picture: its guides are that picture as the prompt changes it. Other engines
+are never asked for that.
 """
 
 from __future__ import annotations
@@ -15,10 +18,29 @@ from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol
 
 import numpy as np
+from blake3 import blake3
 from numpy.typing import NDArray
 
 from lodestone.retrieval.fusion import RankedList
 from lodestone.store.base import Filter
+
+
+@dataclass(frozen=True, slots=True)
+class PictureEdit:
+    """Picture that guides start from, instead of from nothing.
+
+    Attributes:
+        pixels: (h, w, 3) uint8 RGB; an engine reduces it to the size of its own pictures.
+        strength: How far guides may go from it, in (0, 1]: 1 keeps next to nothing of it.
+    """
+
+    pixels: NDArray[np.uint8]
+    strength: float
+
+    def digest(self) -> str:
+        """Return 32 hexadecimal digits, which differ for other pixels, another shape or another strength."""
+        content = blake3(repr((self.pixels.shape, self.strength)).encode())
+        return content.update(np.ascontiguousarray(self.pixels).tobytes()).hexdigest(length=16)
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +60,7 @@ class GuideRequest:
         collections: Space name -> collection name, as resolved at the start of the query.
         filter: The query's own filter: guides taken from the collection obey it.
         tenant: Group of callers that share cached guides (`Visibility.tenant`).
+        edit: Picture that the prompt changes; None to draw. Only engines with `edits` are asked for it.
     """
 
     query: str
@@ -51,6 +74,7 @@ class GuideRequest:
     collections: Mapping[str, str] = field(default_factory=dict)
     filter: Filter | None = None
     tenant: str = ""
+    edit: PictureEdit | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,7 +110,10 @@ class Generator(ABC):
     guides_a_call: int | None = None
     """Largest number of guides of one `generate` call; the hub makes as many calls as needed. None means any number."""
     cacheable: bool = True
-    """Whether pictures depend on prompt, seed, size, guide number and settings alone: only such pictures are cached."""
+    """Whether pictures depend on prompt, picture to edit, seed, size, guide number and settings alone: only such pictures are
+    cached."""
+    edits: bool = False
+    """Whether it takes requests with a picture to edit (`GuideRequest.edit`)."""
 
     @abstractmethod
     async def warm_up(self) -> None:

@@ -1,4 +1,7 @@
-"""Keys of cached guides: prompt, engine, version, model and options, seed, number and size identify a guide."""
+"""Keys of cached guides: prompt, engine, version, model and options, seed, number and size identify a guide.
+
+An edited picture's key also holds a digest of the picture that it was made of, and of how far it may go from that.
+"""
 
 from __future__ import annotations
 
@@ -24,6 +27,7 @@ class GuideKey:
         seed: Seed of the sequence.
         size: Side asked for, pixels.
         tenant: Group of callers that share it; "" for all who see every corpus.
+        edit: Digest of the picture to edit and of the strength; "" for pictures that are drawn.
     """
 
     prompt: str
@@ -33,11 +37,15 @@ class GuideKey:
     seed: int
     size: int
     tenant: str = ""
+    edit: str = ""
 
     def digest(self, *, picture_px: int) -> str:
         """Return 32 hexadecimal digits, which differ for pictures stored in another size."""
-        facts = json.dumps([*(value for name, value in asdict(self).items() if name != "tenant" or value), picture_px])
-        return blake3(facts.encode()).hexdigest(length=16)
+        later = ("tenant", "edit")  # without them, keys are those of earlier versions
+        facts: list[object] = [value for name, value in asdict(self).items() if name not in later]
+        facts += [self.tenant] if self.tenant else []
+        facts += [{"edit": self.edit}] if self.edit else []
+        return blake3(json.dumps([*facts, picture_px]).encode()).hexdigest(length=16)
 
 
 def key_of(engine: Engine, request: GuideRequest) -> GuideKey:
@@ -52,6 +60,7 @@ def key_of(engine: Engine, request: GuideRequest) -> GuideKey:
         seed=request.seed,
         size=settings.size,
         tenant=request.tenant,
+        edit="" if request.edit is None else request.edit.digest(),
     )
 
 

@@ -92,6 +92,14 @@ class HttpClient:
         """Send `body` to the engine, and return the JSON of its answer."""
         return await self._json("POST", url, deadline=deadline, json=dict(body), headers=dict(headers or {}))
 
+    async def post_form(
+        self, url: httpx.URL, fields: Mapping[str, Any], *, pictures: Mapping[str, bytes], deadline: float
+    ) -> Any:  # noqa: ANN401
+        """Send a form with these fields and PNG files to the engine, and return the JSON of its answer."""
+        texts = {name: value if isinstance(value, str) else json.dumps(value) for name, value in fields.items()}
+        files = {name: (f"{name}.png", content, "image/png") for name, content in pictures.items()}
+        return await self._json("POST", url, deadline=deadline, data=texts, files=files)
+
     async def get(self, url: httpx.URL, *, deadline: float) -> Any:  # noqa: ANN401
         """Return the JSON at an address of the engine."""
         return await self._json("GET", url, deadline=deadline)

@@ -2,8 +2,8 @@
 
 Engines of the lowest priority number are asked together; each gives as many guides as its own setting allows, else an equal
 share of what the query wants. The next number is asked for what is then still missing: because an engine failed, is out of use,
-over the budget, or had fewer. Cached guides are not asked for. With a `batch`, guides come in rounds of that many, so that the
-caller can stop between two of them; guide i of an engine is the same in either case.
+over the budget, or had fewer. Cached guides are not asked for. A picture is edited by engines that can. With a `batch`, guides
+come in rounds of that many, so that the caller can stop between two of them; guide i of an engine is the same in either case.
 """
 
 from __future__ import annotations
@@ -11,7 +11,6 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections import deque
 from collections.abc import AsyncGenerator, Callable, Iterator, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import replace
@@ -29,6 +28,7 @@ from lodestone.generators.cache import GuideCache
 from lodestone.generators.cache_keys import GuideKey, key_of
 from lodestone.generators.engine_call import CANCEL_GRACE_S, Draw, Engine, EngineCaller, HubObserver, Silent, stop, version_of
 from lodestone.generators.query_notes import QueryNotes
+from lodestone.generators.turns import calls_of, next_round, turns_of
 from lodestone_schemas.api import EngineInfo, EngineList
 
 T = TypeVar("T")
@@ -101,6 +101,10 @@ class Hub:
         configured = self._callers[name].engine.settings.enabled
         return configured if state is None or state.enabled is None else state.enabled
 
+    def edits(self, name: str) -> bool:
+        """Return whether the engine edits pictures."""
+        return self._callers[name].engine.generator.edits
+
     def priority(self, name: str) -> int:
         """Return the engine's priority; the lowest number is asked first."""
         state = self._states.get(name)
@@ -165,10 +169,11 @@ class Hub:
         self, request: GuideRequest, draw: Draw, *, engines: Sequence[str] | None, batch: int | None
     ) -> AsyncGenerator[list[Guide], None]:
         log, missing = draw.log, request.n
-        for tier in self._tiers(engines, log):
-            turns = self._turns(tier, missing, first=request.first)
+        for tier in self._tiers(engines, log, editing=request.edit is not None):
+            limits = {name: self._callers[name].engine.settings.guides for name in tier}
+            turns = turns_of(limits, missing, first=request.first)
             while turns and missing > 0 and remaining(draw.until) > 0:
-                numbers = _next_round(turns, draw.done, size=min(missing, batch or missing))
+                numbers = next_round(turns, draw.done, size=min(missing, batch or missing))
                 async with aclosing(self._round(numbers, request, draw)) as arriving:
                     async for guides in arriving:
                         missing -= len(guides)
@@ -191,7 +196,7 @@ class Hub:
 
     # -- steps ---------------------------------------------------------------------------------------------------------------
 
-    def _tiers(self, engines: Sequence[str] | None, log: QueryNotes) -> Iterator[list[str]]:
+    def _tiers(self, engines: Sequence[str] | None, log: QueryNotes, *, editing: bool) -> Iterator[list[str]]:
         wanted = self.names if engines is None else dict.fromkeys(engines)
         tiers: dict[int, list[str]] = {}
         for name in sorted(
@@ -199,23 +204,14 @@ class Hub:
         ):
             if name not in self._callers:
                 log.failed(f"there is no generator {name!r}; known: {', '.join(self.names) or 'none'}")
+            elif editing and not self.edits(name):
+                continue
             elif self.enabled(name):
                 tiers.setdefault(self.priority(name), []).append(name)
             elif engines is not None:
                 log.left_out(f"generator {name!r}: disabled")
         for priority in sorted(tiers):
             yield tiers[priority]
-
-    def _turns(self, tier: Sequence[str], missing: int, *, first: int) -> deque[tuple[str, int]]:
-        """Return (engine, guide number) in the order of asking: each engine's first guide, then each one's second and so on."""
-        own = {name: self._callers[name].engine.settings.guides for name in tier}
-        sharing = [name for name in tier if own[name] is None]
-        left = max(0, missing - sum(limit for limit in own.values() if limit is not None))
-        shares = {name: left // len(sharing) + (place < left % len(sharing)) for place, name in enumerate(sharing)}
-        quota = {name: shares[name] if (limit := own[name]) is None else min(limit, missing) for name in tier}
-        return deque(
-            (name, first + turn) for turn in range(max(quota.values(), default=0)) for name in tier if turn < quota[name]
-        )
 
     async def _round(
         self, numbers: Mapping[str, list[int]], request: GuideRequest, draw: Draw
@@ -228,7 +224,7 @@ class Hub:
         tasks: set[asyncio.Task[None]] = set()
         for (name, wanted), guides in zip(numbers.items(), cached, strict=True):
             caller = self._callers[name]
-            for first, n in _calls(
+            for first, n in calls_of(
                 [number for number in wanted if number not in guides], caller.engine.generator.guides_a_call
             ):
                 work = self._drawn(caller, replace(request, first=first, n=n), draw, arrived)
@@ -329,26 +325,3 @@ async def _all_of(queue: asyncio.Queue[T]) -> list[T]:
 
 def _is_kept(engine: Engine) -> bool:
     return engine.settings.kind not in _UNCACHED and engine.generator.cacheable
-
-
-def _next_round(turns: deque[tuple[str, int]], done: set[str], *, size: int) -> dict[str, list[int]]:
-    """Return engine -> numbers of its guides in the next round; turns of engines in `done` are skipped."""
-    numbers: dict[str, list[int]] = {}
-    taken = 0
-    while turns and taken < size:
-        name, number = turns.popleft()
-        if name not in done:
-            numbers.setdefault(name, []).append(number)
-            taken += 1
-    return numbers
-
-
-def _calls(numbers: Sequence[int], most: int | None) -> list[tuple[int, int]]:
-    """Return (first, n) of the calls for these ascending numbers: runs without a gap, none longer than `most`."""
-    calls: list[tuple[int, int]] = []
-    for number in numbers:
-        if calls and sum(calls[-1]) == number and (most is None or calls[-1][1] < most):
-            calls[-1] = (calls[-1][0], calls[-1][1] + 1)
-        else:
-            calls.append((number, 1))
-    return calls

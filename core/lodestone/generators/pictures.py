@@ -108,6 +108,13 @@ def kept_picture(pixels: Pixels, size: int) -> bytes:
     return buffer.getvalue()
 
 
+def png_of(pixels: Pixels, size: int) -> bytes:
+    """Return a PNG of a picture, its longer side at most `size` pixels: what a service is sent to edit."""
+    buffer = io.BytesIO()
+    Image.fromarray(reduced(pixels, size)).save(buffer, "PNG", compress_level=1)
+    return buffer.getvalue()
+
+
 def pixels_of(kept: bytes) -> Pixels:
     """Return (h, w, 3) uint8 RGB of a stored picture.
 

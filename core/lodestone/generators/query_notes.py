@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 from lodestone.errors import LodestoneError
@@ -27,6 +29,21 @@ class QueryNotes:
         """Note what was left out, once."""
         if what not in self.dropped:
             self.dropped.append(what)
+
+    @contextmanager
+    def doing_without(self, step: str, failure: str) -> Iterator[None]:
+        """Run a step that the answer can do without: what it raises is noted here and goes no further.
+
+        Args:
+            step: The step, as the note on one that comes too late names it.
+            failure: What its failure costs; the note says why.
+        """
+        try:
+            yield
+        except TimeoutError:
+            self.left_out(f"{step}: out of time")
+        except Exception as error:  # noqa: BLE001  (models, engines and filters raise anything; the answer stands)
+            self.failed(f"{failure}: {describe_failure(error)}")
 
 
 def describe_failure(error: Exception) -> str:

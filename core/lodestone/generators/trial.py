@@ -98,6 +98,7 @@ def describe_engine(engine: Engine) -> dict[str, Any]:
         "key": key,
         "key_source": credential.source,
         "guides_a_call": engine.generator.guides_a_call,
+        "edits_pictures": engine.generator.edits,
     }
 
 

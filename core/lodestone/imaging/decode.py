@@ -157,7 +157,13 @@ def supported_format(head: bytes) -> str:
     unsupported = name_unsupported(head)
     if unsupported:
         raise image_error(FailureReason.UNSUPPORTED, f"{unsupported} files are not supported", format=unsupported)
-    raise image_error(FailureReason.NOT_AN_IMAGE, f"not a picture: the file begins with {head[:8]!r}")
+    raise image_error(FailureReason.NOT_AN_IMAGE, f"not a picture: the file begins with {_shown(head[:8])}")
+
+
+def _shown(head: bytes) -> str:
+    """Return the beginning of a file for a message: its text in quotes, or its bytes in hexadecimal."""
+    text = head.decode("latin-1")
+    return repr(text) if text.isascii() and text.replace("\n", " ").replace("\r", " ").isprintable() else f"0x{head.hex()}"
 
 
 def _decode_opened(

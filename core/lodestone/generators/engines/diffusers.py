@@ -4,8 +4,9 @@
 seed and i: it is the same picture in every round and in every batch, but for rounding (one step of a colour). Drawing runs in a
 thread, one call of the pipeline at a time, and each call's pictures are passed on when it ends. On a GPU a call draws several
 pictures of a request, fewer when its memory does not hold them. Drawing stops within a denoising step once the deadline has
-passed or the request was cancelled. With `init_image` every guide starts from that picture. A picture that the pipeline's
-safety checker withholds, or of a single colour, is not returned.
+passed or the request was cancelled. With `init_image` every guide starts from that picture. A request's own picture is edited
+by the image-to-image pipeline of the same weights, in that picture's shape. A picture that the pipeline's safety checker
+withholds, or of a single colour, is not returned.
 
 Options: `steps`, `guidance`, `variant` (of the weights, e.g. `fp16`), `device` (`cpu`, `cuda`, `cuda:1`), `init_image` (a
 file), `strength` (how far from it, in (0, 1]), `batch` (pictures of one call of the pipeline).
@@ -20,22 +21,21 @@ import logging
 import math
 import threading
 import time
-from collections.abc import AsyncGenerator, Callable, Mapping
+from collections.abc import AsyncGenerator, Callable
 from contextlib import aclosing, suppress
-from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from lodestone.clock import remaining
 from lodestone.config.engines import EngineSettings
-from lodestone.errors import ConfigurationError, DeadlineExceededError
+from lodestone.errors import DeadlineExceededError
 from lodestone.generators.base import Generator, Guide, GuideRequest
-from lodestone.generators.engines.diffusers_pipeline import is_out_of_memory, open_pipeline
+from lodestone.generators.engines.diffusers_options import DEFAULT_MODEL, PRESETS, DiffusersOptions
+from lodestone.generators.engines.diffusers_pipeline import editing_pipeline, fitted, is_out_of_memory, open_pipeline
 from lodestone.models.cache import fingerprint, hash_file
 from lodestone.models.checkpoints import is_directory
 from lodestone.models.packages import import_library
@@ -44,53 +44,12 @@ if TYPE_CHECKING:
     from PIL import Image
 
 ADAPTER_VERSION: Final = "1"  # raise it when the same model, prompt and seed would give other pictures
-DEFAULT_MODEL: Final = "sd-turbo"
 _INSTALL: Final = "pip install 'lodestone-search[diffusers]'"
 _MULTIPLE: Final = 16  # pixels; sides must be multiples of it for the latents of every family
 _START_PX: Final = 1024  # side of an init picture: no preset draws larger ones
 _MAX_DECODED_BYTES: Final = 128 << 20  # limit for an init picture
 _BATCH_ON_GPU: Final = 4  # on a CPU, pictures of one call take as long as calls of one picture, and all come late
 _log = logging.getLogger(__name__)
-
-
-@dataclass(frozen=True, slots=True)
-class Preset:
-    """A model under a short name, with the settings that its authors recommend for few steps.
-
-    Attributes:
-        repository: Repository on the Hugging Face hub.
-        steps: Denoising steps.
-        guidance: Classifier-free guidance; distilled models were trained without.
-        variant: Variant of the weights on a GPU.
-        bfloat16: True when half precision must be bfloat16, because the model overflows in float16.
-    """
-
-    repository: str
-    steps: int = 1
-    guidance: float = 0.0
-    variant: str | None = "fp16"
-    bfloat16: bool = False
-
-
-PRESETS: Final[Mapping[str, Preset]] = {
-    "sd-turbo": Preset("stabilityai/sd-turbo"),
-    "sdxl-turbo": Preset("stabilityai/sdxl-turbo"),
-    "flux-schnell": Preset("black-forest-labs/FLUX.1-schnell", variant=None, bfloat16=True),
-}
-
-
-class DiffusersOptions(BaseModel):
-    """`options` of a diffusers engine; None stands for the preset's value, or the pipeline's own."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
-    steps: int | None = Field(None, ge=1, le=200)
-    guidance: float | None = Field(None, ge=0, le=50)
-    variant: str | None = None
-    device: str | None = None
-    init_image: Path | None = None
-    strength: float = Field(0.6, gt=0, le=1)
-    batch: int | None = Field(None, ge=1, le=64)
 
 
 class Diffusers(Generator):
@@ -108,21 +67,17 @@ class Diffusers(Generator):
         >>> guides = await engine.generate(GuideRequest("a red kite", "a red kite", n=2, size=512))
     """
 
+    edits = True
+
     def __init__(self, settings: EngineSettings, name: str = "diffusers") -> None:
         self.name = name
         self._source = settings.model or DEFAULT_MODEL
         self._preset = PRESETS.get(self._source)
-        try:
-            self._options = DiffusersOptions(**settings.options)
-        except ValidationError as error:
-            first = error.errors()[0]
-            option = ".".join(str(part) for part in first["loc"])
-            raise ConfigurationError(
-                f"option {option!r} of the engine {name!r} is wrong: {first['msg']} (got {first.get('input')!r})",
-                hint=f"a diffusers engine takes {', '.join(DiffusersOptions.model_fields)}; see docs/models.md",
-            ) from error
+        self._options = DiffusersOptions.of(settings.options, engine=name)
         self._pipe: Any = None
+        self._editor: Any = None  # shares the weights of `_pipe`
         self._takes: frozenset[str] = frozenset()
+        self._editor_takes: frozenset[str] = frozenset()
         self._batch = self._options.batch or 1
         self._lock = threading.Lock()  # a pipeline holds the state of the picture that it draws
 
@@ -240,7 +195,12 @@ class Diffusers(Generator):
                 raise _Stopped
             return tensors
 
-        side = max(_MULTIPLE, request.size - request.size % _MULTIPLE)
+        pipe, takes, start, strength = self._pipe, self._takes, self._start, self._options.strength
+        width = height = max(_MULTIPLE, request.size - request.size % _MULTIPLE)
+        if request.edit is not None:
+            pipe, takes = self._editing()
+            start, strength = fitted(request.edit.pixels, request.size, _MULTIPLE), request.edit.strength
+            width, height = start.size
         steps, guidance = self._steps, self._guidance
         # A CPU generator gives the same numbers on every device.
         generators = [torch.Generator("cpu").manual_seed(_seed(request.seed, number)) for number in numbers]
@@ -248,20 +208,19 @@ class Diffusers(Generator):
             "prompt": request.prompt,
             "generator": generators if len(generators) > 1 else generators[0],
             "num_images_per_prompt": len(generators),
-            "width": side,
-            "height": side,
+            "width": width,
+            "height": height,
             "num_inference_steps": steps,
             "guidance_scale": guidance,
             "callback_on_step_end": stop_in_time,
         }
-        if self._start is not None:
-            strength = self._options.strength
-            arguments |= {"image": self._start.resize((side, side)), "strength": strength}
+        if start is not None:
+            arguments |= {"image": start.resize((width, height)), "strength": strength}
             # Only this share of the steps is taken, and it must be at least one.
             arguments["num_inference_steps"] = max(steps or 1, math.ceil(1 / strength)) if steps else None
-        arguments = {key: value for key, value in arguments.items() if value is not None and key in self._takes}
+        arguments = {key: value for key, value in arguments.items() if value is not None and key in takes}
         with torch.inference_mode():
-            drawn = self._pipe(**arguments)
+            drawn = pipe(**arguments)
         withheld = getattr(drawn, "nsfw_content_detected", None) or [False] * len(numbers)
         pictures: dict[int, NDArray[np.uint8]] = {}
         for number, image, hidden in zip(numbers, drawn.images, withheld, strict=True):
@@ -279,7 +238,9 @@ class Diffusers(Generator):
             "steps": self._steps,
             "guidance": self._guidance,
         }
-        if self._options.init_image is not None:
+        if request.edit is not None:
+            provenance |= {"strength": request.edit.strength}
+        elif self._options.init_image is not None:
             provenance |= {"init_image": self._options.init_image.name, "strength": self._options.strength}
         return Guide(f"{self.name}/{number}", self.name, 1.0, provenance, pixels=pixels)
 
@@ -328,6 +289,13 @@ class Diffusers(Generator):
             elif self._options.batch is None and device.type != "cpu":
                 self._batch = _BATCH_ON_GPU
             self._pipe = pipe
+
+    def _editing(self) -> tuple[Any, frozenset[str]]:
+        """Return the pipeline that starts from pictures and what it takes. Called with the lock held."""
+        if self._editor is None:
+            self._editor = self._pipe if self._start is not None else editing_pipeline(self._pipe, engine=self.name)
+            self._editor_takes = frozenset(inspect.signature(self._editor.__call__).parameters)
+        return self._editor, self._editor_takes
 
     def _open(self, device: str) -> Any:  # noqa: ANN401 - diffusers is untyped
         preset, on_gpu = self._preset, device != "cpu"

@@ -1,13 +1,19 @@
-"""Opening of diffusers pipelines, from a local directory or the hub's cache, and what they raise when a GPU is full."""
+"""Opening of diffusers pipelines, from a local directory or the hub's cache, or of loaded ones for another task."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
 
 from lodestone.errors import ModelUnavailableError
 from lodestone.models.checkpoints import CANNOT_LOAD, is_directory
+
+if TYPE_CHECKING:
+    from PIL import Image
 
 
 def open_pipeline(
@@ -55,6 +61,45 @@ def open_pipeline(
         f"generators.{engine}.model to a local directory; see docs/models.md",
         model=model,
     ) from problem
+
+
+def editing_pipeline(pipe: Any, *, engine: str) -> Any:  # noqa: ANN401
+    """Return the image-to-image pipeline with the weights of a loaded pipeline; nothing is loaded again.
+
+    Args:
+        pipe: A text-to-image pipeline, on its device.
+        engine: Name of the engine, for the error.
+
+    Raises:
+        ModelUnavailableError: diffusers knows no such pipeline for the model.
+    """
+    import diffusers
+
+    try:
+        editor = diffusers.AutoPipelineForImage2Image.from_pipe(pipe)
+    except ValueError as error:
+        raise ModelUnavailableError(
+            f"the model of the engine {engine!r} ({type(pipe).__name__}) edits no pictures",
+            hint=f"set generators.{engine}.model to one with an image-to-image pipeline, e.g. sd-turbo",
+        ) from error
+    editor.set_progress_bar_config(disable=True)
+    return editor
+
+
+def fitted(pixels: NDArray[np.uint8], size: int, multiple: int) -> Image.Image:
+    """Return a picture with a longer side of about `size` pixels, in its shape as far as the multiple allows.
+
+    Args:
+        pixels: (h, w, 3) uint8 RGB.
+        size: Pixels of the longer side at most, but for `multiple` itself.
+        multiple: What both sides are multiples of, pixels.
+    """
+    from PIL import Image
+
+    height, width = pixels.shape[:2]
+    scale = size / max(height, width)
+    sides = [max(multiple, int(side * scale) // multiple * multiple) for side in (width, height)]
+    return Image.fromarray(pixels).resize((sides[0], sides[1]), Image.Resampling.LANCZOS, reducing_gap=3.0)
 
 
 def is_out_of_memory(error: Exception) -> bool:

@@ -7,6 +7,7 @@
 from __future__ import annotations
 
 import asyncio
+import base64
 import logging
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
@@ -20,7 +21,7 @@ from lodestone.errors import ConfigurationError, LodestoneError, ServiceUnavaila
 from lodestone.generators.base import Generator, Guide, GuideRequest
 from lodestone.generators.credentials import Credential
 from lodestone.generators.http_client import Access, HttpClient
-from lodestone.generators.pictures import Received, from_base64, read_picture
+from lodestone.generators.pictures import Received, from_base64, png_of, read_picture
 
 _log = logging.getLogger(__name__)
 
@@ -148,7 +149,7 @@ class HttpGenerator(Generator):
         return await asyncio.to_thread(read_picture, data, size=request.size)
 
     def _guide(self, number: int, picture: Received, request: GuideRequest) -> Guide:
-        provenance = {
+        provenance: dict[str, Any] = {
             "version": self.version,
             "kind": self._settings.kind,
             "model": self._settings.model,
@@ -156,15 +157,35 @@ class HttpGenerator(Generator):
             "seed": request.seed,
             "received": [picture.width, picture.height],
         }
+        provenance |= {} if request.edit is None else {"strength": request.edit.strength}
         return Guide(f"{self.name}/{number}", self.name, 1.0, provenance, pixels=picture.pixels)
 
 
+class CustomHttpOptions(HttpOptions):
+    """`options` of `kind = "http"`."""
+
+    edits: bool = Field(False, description="The server edits pictures too: it is then sent `image` and `strength`.")
+
+
 class CustomHttp(HttpGenerator):
-    """Generator `http`: POST `{prompt, n, seed, size}`, reply `{images: [base64 or address]}`; picture i has seed + i."""
+    """Generator `http`: POST `{prompt, n, seed, size}`, reply `{images: [base64 or address]}`; picture i has seed + i.
+
+    With the option `edits`, requests to edit a picture also have `image` (a PNG in base64) and `strength`.
+    """
+
+    options_type = CustomHttpOptions
+
+    def __init__(self, name: str, settings: EngineSettings) -> None:
+        super().__init__(name, settings)
+        assert isinstance(self._options, CustomHttpOptions)  # noqa: S101  (`options_type`)
+        self.edits = self._options.edits
 
     async def _ask(self, request: GuideRequest, deadline: float) -> Sequence[str]:
-        body = {"prompt": request.prompt, "n": request.n, "seed": self._seed(request), "size": request.size}
+        body: dict[str, Any] = {"prompt": request.prompt, "n": request.n, "seed": self._seed(request), "size": request.size}
         body |= {"model": self._settings.model} if self._settings.model else {}
+        if request.edit is not None:
+            picture = await asyncio.to_thread(png_of, request.edit.pixels, request.size)
+            body |= {"image": base64.b64encode(picture).decode(), "strength": request.edit.strength}
         reply = await self._http.post(self._url, {**body, **self._options.extra}, deadline=deadline)
         return texts_of(reply, "images")
 

@@ -1,17 +1,24 @@
-"""Guide engine for OpenAI-compatible services: `POST /v1/images/generations`, which many servers support."""
+"""Guide engine for OpenAI-compatible services: `POST /v1/images/generations`, which many servers support.
+
+With the option `edits`, pictures are edited by `POST /v1/images/edits`. That route takes no strength.
+"""
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Mapping, Sequence
 from typing import Any, Final, Literal
 
 import httpx
 from pydantic import Field
 
+from lodestone.config.engines import EngineSettings
 from lodestone.generators.base import GuideRequest
 from lodestone.generators.engines.http import HttpGenerator, HttpOptions, unexpected
+from lodestone.generators.pictures import png_of
 
-_PATH: Final = "/v1/images/generations"
+_GENERATIONS: Final = "/images/generations"
+_EDITS: Final = "/images/edits"
 _DECLINED: Final = frozenset({"content_policy_violation", "moderation_blocked"})
 
 
@@ -22,6 +29,7 @@ class OpenAIOptions(HttpOptions):
         "b64_json", description="What is asked for; none: not said, for models that take no such parameter (gpt-image)."
     )
     send_seed: bool = Field(False, description="Send `seed`: OpenAI knows none, several compatible servers do.")
+    edits: bool = Field(False, description="The model edits pictures too (gpt-image), by `/v1/images/edits`.")
 
 
 class OpenAIImages(HttpGenerator):
@@ -33,6 +41,11 @@ class OpenAIImages(HttpGenerator):
     options_type = OpenAIOptions
     default_url = "https://api.openai.com"
 
+    def __init__(self, name: str, settings: EngineSettings) -> None:
+        super().__init__(name, settings)
+        assert isinstance(self._options, OpenAIOptions)  # noqa: S101  (`options_type`)
+        self.edits = self._options.edits
+
     async def _ask(self, request: GuideRequest, deadline: float) -> Sequence[str]:
         options = self._options
         assert isinstance(options, OpenAIOptions)  # noqa: S101  (`options_type`)
@@ -40,7 +53,12 @@ class OpenAIImages(HttpGenerator):
         body |= {"model": self._settings.model} if self._settings.model else {}
         body |= {"response_format": options.response_format} if options.response_format != "none" else {}
         body |= {"seed": self._seed(request)} if options.send_seed else {}
-        reply = await self._http.post(endpoint(self._url), {**body, **options.extra}, deadline=deadline)
+        body |= options.extra
+        if request.edit is None:
+            reply = await self._http.post(endpoint(self._url), body, deadline=deadline)
+        else:
+            files = {"image": await asyncio.to_thread(png_of, request.edit.pixels, request.size)}
+            reply = await self._http.post_form(endpoint(self._url, _EDITS), body, pictures=files, deadline=deadline)
         rows = reply.get("data") if isinstance(reply, Mapping) else None
         if not isinstance(rows, list):
             raise unexpected("a list at 'data'", reply)
@@ -55,9 +73,9 @@ class OpenAIImages(HttpGenerator):
         return status == 400 and isinstance(error, Mapping) and error.get("code") in _DECLINED
 
 
-def endpoint(url: httpx.URL) -> httpx.URL:
-    """Return the address to POST to: `url` may be the server, its `/v1`, or the whole address."""
+def endpoint(url: httpx.URL, route: str = _GENERATIONS) -> httpx.URL:
+    """Return the address to POST to: `url` may be the server, its `/v1`, or the whole address of `/images/generations`."""
     path = url.path.rstrip("/")
-    if path.endswith("/images/generations"):
-        return url
-    return url.copy_with(path=path.removesuffix("/v1") + _PATH)
+    if path.endswith(_GENERATIONS):
+        return url if route == _GENERATIONS else url.copy_with(path=path.removesuffix(_GENERATIONS) + route)
+    return url.copy_with(path=f"{path.removesuffix('/v1')}/v1{route}")

@@ -13,7 +13,7 @@ import pytest
 from filelock import FileLock
 from tests.support.engines import Drawer, Recorder, drawn, engine, hub_of, ids
 
-from lodestone.generators.base import Guide, GuideRequest
+from lodestone.generators.base import Guide, GuideRequest, PictureEdit
 from lodestone.generators.cache import PICTURE_KEY, GuideCache
 from lodestone.generators.cache_keys import GuideKey, key_of, normalised_prompt
 from lodestone.generators.pictures import pixels_of
@@ -66,7 +66,17 @@ def test_pictures_are_kept_small_and_served_by_their_key(tmp_path):
 
 
 @pytest.mark.parametrize(
-    "change", [{"prompt": "a dog"}, {"engine": "other"}, {"version": "2"}, {"model": "x"}, {"seed": 1}, {"size": 32}]
+    "change",
+    [
+        {"prompt": "a dog"},
+        {"engine": "other"},
+        {"version": "2"},
+        {"model": "x"},
+        {"seed": 1},
+        {"size": 32},
+        {"edit": "e"},
+        {"tenant": "e"},
+    ],
 )
 def test_everything_that_changes_a_picture_is_part_of_its_key(cache, change):
     cache.keep(KEY, [guide()])
@@ -86,6 +96,16 @@ def test_keys_come_of_what_the_engine_is_and_is_asked():
     assert key == key_of(engine("paint", Drawer(), model="m", options={"steps": 1}), replace(request, prompt="a cat", first=3))
     for other in (engine("paint", Drawer(), model="n", options={"steps": 1}), engine("paint", Drawer(), model="m")):
         assert key_of(other, request) != key
+    picture = np.zeros((4, 6, 3), np.uint8)
+    edits = [
+        PictureEdit(picture, 0.5),
+        PictureEdit(picture, 0.6),
+        PictureEdit(picture.reshape(6, 4, 3), 0.5),
+        PictureEdit(picture + 1, 0.5),
+    ]
+    keys = [key_of(one, replace(request, edit=edit)) for edit in (None, *edits)]
+    assert len({each.digest(picture_px=64) for each in keys}) == len(keys)
+    assert key_of(one, replace(request, edit=PictureEdit(picture.copy(), 0.5))) == keys[1]
     assert normalised_prompt("ＣＡＴ  café") == normalised_prompt("cat cafe\u0301")
 
 
@@ -262,7 +282,7 @@ def test_processes_share_a_folder_and_its_limit(tmp_path):
     for worker in workers:
         worker.start()
     for worker in workers:
-        worker.join(120)
+        worker.join(240)
     assert [worker.exitcode for worker in workers] == [0, 0]
     cache = GuideCache(tmp_path, limit_bytes=SMALL, picture_px=64)
     assert _bytes_in(tmp_path) <= SMALL

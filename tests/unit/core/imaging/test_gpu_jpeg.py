@@ -112,7 +112,7 @@ def decoded_together(gpu: GpuJpegs, fake: FakeGpu, files: list[bytes]) -> list[D
         while not fake.batches or len(gpu._waiting) + fake.batches[0] < len(files):
             threading.Event().wait(0.01)
         fake.pause.set()
-        return [result.result(30) for result in results]
+        return [result.result(180) for result in results]
 
 
 def test_pictures_of_several_threads_share_batches() -> None:
