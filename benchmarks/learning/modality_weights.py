@@ -1,6 +1,7 @@
 """Learnt weights of modalities against equal ones, single modalities and a grid search, on constructed composed queries.
 
-    python -m benchmarks.modality_weights --data DIR [--cache DIR] [--part validation] [--queries 1500] [--seeds 3] [--speed]
+    python -m benchmarks.learning.modality_weights --data DIR [--cache DIR] [--part validation] [--queries 1500] [--seeds 3]
+        [--speed]
 
 The tasks are those of benchmarks/learning/composed_tasks.py. Weights are learnt from queries about photos of the training part
 (the learner holds a fifth of them out), the grid search takes the best weighting of the same queries, and figures are about
@@ -27,7 +28,10 @@ from lodestone.composed.abandon import AbandoningScorer
 from lodestone.composed.combining import RULES, Null, combine_values
 from lodestone.composed.joint import JointPart
 from lodestone.evaluation.compare import compare_paired, estimate
-from lodestone.training.joint_pairs import JointPairs, ObjectVectors, QueryPart
+from lodestone.query.composing.centring import SHARE
+from lodestone.query.composing.ranking import NULL
+from lodestone.retrieval.calibration import SAMPLE
+from lodestone.training.joint_pairs import JointPairs, ObjectVectors, PartVectors
 from lodestone.training.modality_weights import LearningOptions, WeightsReport, learn_weights, search_grid
 
 K: Final = 10
@@ -43,6 +47,7 @@ _VARIANTS: Final[Mapping[str, Mapping[str, Any]]] = {
     "b fixed at 1 (equation 6, normalised squares)": {"temperature": 1.0},
     "b fixed at 20": {"temperature": 0.05},
 }
+CENTRES: Final = ("nothing", "half of the mean picture", "mean query")
 _SHARES: Final = (0.5, 0.7, 0.9, 0.97)
 _LENGTHS: Final = (1, 10, 100)
 _SEARCHES: Final = 100
@@ -108,6 +113,36 @@ def rules(task: Task, weights: list[float]) -> tuple[str, ...]:
     return tuple(f"{hits[rule] / len(pairs):.3f}" for rule in RULES)
 
 
+def standardised_rules(task: Task, weights: list[float]) -> tuple[str, ...]:
+    """Return the R@10 of the product over standardised similarities, as composed queries are ranked, centred in each way.
+
+    The weights count by cosines, as in `PartWeighing`: each is multiplied by the spread of the similarities. `CENTRES` says
+    what is taken from a query: nothing, half of the mean picture from pictures, or the mean query that was learnt from.
+    """
+    pairs, rng = task.asked, np.random.default_rng(0)
+    samples = [rng.choice(pairs.objects.count, SAMPLE, replace=False) for _ in pairs.parts]
+    hits = dict.fromkeys(CENTRES, 0)
+    for centre in CENTRES:
+        values, spreads = [], []
+        for part, learning, chosen in zip(pairs.parts, task.learning.parts, samples, strict=True):
+            pictures = pairs.objects.vectors[part.space]
+            sample, mean = pictures[chosen], np.zeros(pictures.shape[1], np.float32)
+            if centre == "mean query":
+                mean = learning.vectors.mean(axis=0)
+            elif centre == "half of the mean picture" and part.modality != "words":
+                mean = np.float32(SHARE) * sample.mean(axis=0)
+            asked = unit(part.vectors - mean)
+            usual = asked @ sample.T
+            spread = usual.std(axis=1, keepdims=True)
+            values.append(1 + (asked @ pictures.T - usual.mean(axis=1, keepdims=True)) / spread / NULL)
+            spreads.append(spread[:, 0])
+        joined, counts = np.maximum(np.stack(values, axis=-1), 0).astype(np.float64), np.stack(spreads, axis=1) * weights
+        for query, right in enumerate(pairs.positives):
+            scores = combine_values("product", joined[query], list(counts[query])).scores
+            hits[centre] += int((scores > scores[right[0]]).sum() < K)
+    return tuple(f"{hits[centre] / len(pairs):.3f}" for centre in CENTRES)
+
+
 def savings(task: Task) -> Iterator[tuple[str, ...]]:
     """Yield, for each weight of the first modality, the share of multiplications saved at each length of the list."""
     pairs = task.asked
@@ -141,7 +176,7 @@ def made_pairs(queries: int, objects: int, *, dims: tuple[int, int] = (512, 384)
         vectors[name] = unit(rng.standard_normal((objects, dim), dtype=np.float32))
         strength = noise / np.sqrt(dim, dtype=np.float32)
         asked = vectors[name][right] + strength * rng.standard_normal((queries, dim), dtype=np.float32)
-        parts.append(QueryPart(name, name, unit(asked)))
+        parts.append(PartVectors(name, name, unit(asked)))
     none = [np.empty(0, np.intp)] * queries
     return JointPairs(tuple(parts), ObjectVectors(vectors), [np.array([row]) for row in right], none)
 
@@ -152,13 +187,14 @@ def measure(options: argparse.Namespace, report: Report) -> None:
     cache.mkdir(parents=True, exist_ok=True)
     tasks = make_tasks(options.data, cache, which=options.part, queries=options.queries)
     heading = ("task", "weights", f"R@{K} of {len(tasks[0].asked):,} queries", "learnt - this")
-    by_rule: list[tuple[str, ...]] = [("task", "weights", *RULES)]
+    standardised = [f"product of z, less {centre}" for centre in CENTRES]
+    by_rule: list[tuple[str, ...]] = [("task", "weights", *RULES, *standardised)]
     for task in tasks:
         learnt, compared = compare(task, LearningOptions(), report)
         report.table([heading, *compared])
         count = len(learnt.weights)
-        by_rule.append((task.name, "learnt", *rules(task, list(learnt.weights.values()))))
-        by_rule.append(("", "equal", *rules(task, [1 / count] * count)))
+        for name, weights in (("learnt", list(learnt.weights.values())), ("equal", [1 / count] * count)):
+            by_rule.append((task.name, name, *rules(task, weights), *standardised_rules(task, weights)))
     report.table(by_rule)
     lengths = [f"saved, k = {k}" for k in _LENGTHS]
     report.table([("task", "weights", *lengths), *(row for task in tasks if task.name != THREE for row in savings(task))])

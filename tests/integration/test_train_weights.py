@@ -7,17 +7,21 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from tests.support.cli import run_here
-from tests.support.homes import home_settings, index
+from tests.support.homes import home_settings, index, wait_until
 from tests.support.pictures import write_photo, write_photos
 
 from lodestone.composed.learned import LearnedWeights, weights_kind
 from lodestone.composed.weights import ModalityWeights
-from lodestone.config.compositions import choose_composition
+from lodestone.config.compositions import Role, choose_composition
 from lodestone.errors import InvalidRequestError, UnknownNameError
 from lodestone.home.runtime import Runtime
+from lodestone.query.tree import Compose, Image, Leaf, Picture, Text
+from lodestone.training.feedback_pairs import pairs_of_feedback
 from lodestone.training.retrain_weights import train_weights
+from lodestone_schemas.api import SearchOptions
 
 _COLOURS = ("red", "green", "blue", "yellow", "black", "white")
 _THINGS = ("car", "house", "dog", "tree", "boat")
@@ -105,6 +109,53 @@ def test_the_command_prints_the_validation_curve_and_what_was_left_out(home: Pat
     assert result.code == 0, result.err
     assert "held-out recall@10" in result.out
     assert "3 pairs could not be used" in result.out
+    assert "dry run" in result.out
+
+
+async def test_weights_are_learnt_from_judged_answers_to_composed_queries(home: Path, tmp_path: Path) -> None:
+    captions = [f"the {colour} {thing}" for colour in _COLOURS for thing in _THINGS]
+    with Runtime.open(home_settings(home / "home")) as runtime:
+        catalog = runtime.catalog
+        with pytest.raises(InvalidRequestError, match="nothing to learn from"):
+            train_weights(runtime, None, composition="default")
+        catalog.add_feedback("forgotten", ["a"], [], 0.2)
+        with pytest.raises(InvalidRequestError, match="no recorded query of words and pictures has feedback"):
+            train_weights(runtime, None, composition="default", feedback=True)
+        (root,) = catalog.roots(None)
+        ids = [one.image_id for one in sorted(catalog.images_of_root(root.root_id), key=lambda one: one.uri)]
+        engine = runtime.engine()
+
+        async def judged(row: int, *pictures: Leaf) -> str:
+            parts = ((Text(captions[row]), 1.0), *((one, 1.0) for one in pictures), (Text("people"), -0.5))
+            response = await engine.composed(Compose(parts), SearchOptions(limit=5))
+            wait_until(lambda: catalog.has_query(response.query_id))
+            catalog.add_feedback(response.query_id, [ids[row], ids[0]], [ids[0]], 0.2)  # the last word on it: wrong
+            return response.query_id
+
+        composition = choose_composition("default", {}, runtime.configured)
+        collections = {name: one.collection for name, one in runtime.serving_projections().items()}
+        drawn = Picture(np.full((64, 64, 3), (200, 30, 30), np.uint8))
+        two = await judged(3, Image(ids[10]), drawn)
+        one = await judged(4, Image(ids[11]))
+        pairs, forgotten = pairs_of_feedback(catalog, composition, collections)
+        found = {pair.query_id: pair for pair in pairs}
+        assert forgotten == 1
+        assert (found[one].reference, found[one].words, found[one].without) == (ids[11], captions[4], "people")
+        assert found[one].targets == (ids[4],)
+        assert not found[one].vectors
+        assert found[two].reference is None
+        assert set(found[two].vectors) == {modality.name for modality in composition.of_role(Role.TARGET)}
+        with pytest.raises(InvalidRequestError, match="2 queries are too few"):
+            train_weights(runtime, None, composition="default", feedback=True)
+        for row in range(5, 30):
+            await judged(row, Image(ids[(row + 7) % 30]))
+        report = train_weights(runtime, None, composition="default", feedback=True, dry_run=True)
+        assert report.learning.anchors + report.learning.held_out == 27
+        assert dict(report.skipped.counts) == {"no longer recorded": 1}
+        both = train_weights(runtime, home / "pairs.jsonl", composition="default", feedback=True, dry_run=True)
+        assert both.learning.anchors + both.learning.held_out == 27 + 28
+    result = run_here("train", "weights", "--from-feedback", "--dry-run", home=home / "home")
+    assert result.code == 0, result.err
     assert "dry run" in result.out
 
 

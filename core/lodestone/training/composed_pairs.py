@@ -14,8 +14,8 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Final
 
@@ -37,6 +37,7 @@ class ComposedPair:
         without: What to avoid; empty without.
         vectors: Modality -> vector that was given.
         targets: Names of the right pictures, at least one.
+        query_id: Recorded query that it is of; empty for a line of a file.
     """
 
     line: int
@@ -45,6 +46,12 @@ class ComposedPair:
     without: str
     targets: tuple[str, ...]
     vectors: Mapping[str, tuple[float, ...]] = field(default_factory=dict)
+    query_id: str = ""
+
+    @property
+    def origin(self) -> str:
+        """Return where the query is from, as messages say it."""
+        return f"query {self.query_id}" if self.query_id else f"line {self.line}"
 
     @property
     def key(self) -> tuple[object, ...]:
@@ -67,17 +74,22 @@ def read_pairs(path: Path, modalities: Sequence[str] = ()) -> list[ComposedPair]
         text = path.read_text(encoding="utf-8-sig")
     except (OSError, UnicodeDecodeError) as error:
         raise InvalidRequestError(f"cannot read the pairs {str(path)!r}: {error}", hint=_HINT) from error
-    queries: dict[tuple[object, ...], ComposedPair] = {}
-    for number, line in enumerate(text.splitlines(), 1):
-        if line.strip():
-            pair = _parsed(line, number, path, modalities)
-            known = queries.get(pair.key)
-            if known is not None:
-                merged = tuple(dict.fromkeys((*known.targets, *pair.targets)))
-                pair = ComposedPair(known.line, pair.reference, pair.words, pair.without, merged, pair.vectors)
-            queries[pair.key] = pair
+    lines = enumerate(text.splitlines(), 1)
+    queries = merged(_parsed(line, number, path, modalities) for number, line in lines if line.strip())
     if not queries:
         raise InvalidRequestError(f"there is no pair in {str(path)!r}", hint=_HINT)
+    return queries
+
+
+def merged(pairs: Iterable[ComposedPair]) -> list[ComposedPair]:
+    """Return the queries, each once, with the right pictures of all pairs that have it."""
+    queries: dict[tuple[object, ...], ComposedPair] = {}
+    for pair in pairs:
+        known = queries.get(pair.key)
+        if known is None:
+            queries[pair.key] = pair
+        else:
+            queries[pair.key] = replace(known, targets=tuple(dict.fromkeys((*known.targets, *pair.targets))))
     return list(queries.values())
 
 

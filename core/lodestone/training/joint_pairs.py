@@ -27,7 +27,7 @@ RowIds = NDArray[np.intp]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class QueryPart:
+class PartVectors:
     """One part of each of q queries: all of one modality, and so compared in one space.
 
     Attributes:
@@ -82,7 +82,7 @@ class JointPairs:
         InvalidRequestError: numbers of rows do not fit together, a query has no right object, or a row does not exist.
     """
 
-    parts: tuple[QueryPart, ...]
+    parts: tuple[PartVectors, ...]
     objects: ObjectVectors
     positives: Sequence[RowIds]
     ignored: Sequence[RowIds]
@@ -162,7 +162,7 @@ class JointPairs:
                 found[here.start : here.stop, place * k : (place + 1) * k] = _best(scores, k)
         return found
 
-    def search(self, weightings: Weights, k: int) -> Found:
+    def search(self, weightings: Weights, k: int) -> SearchQuality:
         """Search all queries under several weightings, exactly.
 
         Args:
@@ -185,7 +185,7 @@ class JointPairs:
                 recall[place, here] = [
                     np.isin(rows, found).sum() / len(rows) for rows, found in zip(right, results, strict=True)
                 ]
-        return Found(recall, reciprocal)
+        return SearchQuality(recall, reciprocal)
 
     def _blocks(self) -> Iterator[tuple[int, _Block]]:
         for start in range(0, len(self), _QUERIES_AT_ONCE):
@@ -207,7 +207,7 @@ class JointPairs:
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class SearchQuality:
     """Quality of a search under several weightings.
 
     Attributes:

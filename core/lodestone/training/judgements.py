@@ -89,6 +89,17 @@ def observations_of_feedback(catalog: Catalog) -> Iterator[Observation]:
 
     Only pictures that were called right count as right, because a user has not seen all others. Blocking.
     """
+    for query_id, relevant in judged_answers(catalog):
+        try:
+            trace = load_trace(catalog, query_id)
+        except LodestoneError:
+            continue  # the query's record was deleted (query.history), or has an older format
+        if relevant and trace.kind == "words" and (observation := _observed(trace, relevant)) is not None:
+            yield observation
+
+
+def judged_answers(catalog: Catalog) -> Iterator[tuple[str, frozenset[str]]]:
+    """Yield each query that has feedback, and the pictures that were called right and never wrong. Blocking."""
     judged: dict[str, tuple[set[str], set[str]]] = {}
     offset = 0
     while page := catalog.feedback(offset, _PAGE):
@@ -98,13 +109,7 @@ def observations_of_feedback(catalog: Catalog) -> Iterator[Observation]:
             wrong.update(feedback.irrelevant)
         offset += len(page)
     for query_id, (right, wrong) in sorted(judged.items()):
-        relevant = frozenset(right - wrong)
-        try:
-            trace = load_trace(catalog, query_id)
-        except LodestoneError:
-            continue  # the query's record was deleted (query.history), or has an older format
-        if relevant and trace.kind == "words" and (observation := _observed(trace, relevant)) is not None:
-            yield observation
+        yield query_id, frozenset(right - wrong)
 
 
 def _observed(trace: Trace, relevant: frozenset[str]) -> Observation | None:

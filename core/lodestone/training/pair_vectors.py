@@ -22,7 +22,7 @@ from lodestone.config.compositions import Composition, Role
 from lodestone.errors import ImageError, InvalidRequestError
 from lodestone.spaces.names import CAPTIONS
 from lodestone.training.composed_pairs import ComposedPair
-from lodestone.training.joint_pairs import JointPairs, ObjectVectors, QueryPart
+from lodestone.training.joint_pairs import JointPairs, ObjectVectors, PartVectors
 from lodestone.training.judgements import ids_of_names
 
 if TYPE_CHECKING:
@@ -52,7 +52,7 @@ class SkippedPairs:
         """Count a pair that is left out."""
         self.counts[reason] += 1
         if len(self.examples) < _EXAMPLES:
-            self.examples.append(f"line {pair.line}: {reason} {name!r}")
+            self.examples.append(f"{pair.origin}: {reason} {name!r}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -217,7 +217,7 @@ class _Queries:
         self._encoder = encoder
         self._objects = objects
 
-    def parts(self, references: Mapping[str, Rows]) -> tuple[QueryPart, ...]:
+    def parts(self, references: Mapping[str, Rows]) -> tuple[PartVectors, ...]:
         """Return the parts of all queries; modalities that no query has are left out."""
         words = self._texts([pair.words for pair in self._pairs])
         avoided = self._texts([pair.without for pair in self._pairs])
@@ -231,10 +231,10 @@ class _Queries:
                 if self._composition.target == "composed" and space in words:
                     both = rows + words[space]
                     rows = np.where(np.isnan(both), rows, both)  # a sum in the joint space (MUST, option 2)
-                parts.append(QueryPart(modality.name, space, _unit(self._with_given(modality.name, space, rows))))
+                parts.append(PartVectors(modality.name, space, _unit(self._with_given(modality.name, space, rows))))
             else:
-                parts.append(QueryPart(modality.name, space, _unit(self._with_given(modality.name, space, words[space]))))
-                parts.append(QueryPart(modality.name, space, _unit(-avoided[space])))
+                parts.append(PartVectors(modality.name, space, _unit(self._with_given(modality.name, space, words[space]))))
+                parts.append(PartVectors(modality.name, space, _unit(-avoided[space])))
         return tuple(part for part in parts if not np.isnan(part.vectors).all())
 
     def _with_given(self, modality: str, space: str, rows: Rows) -> Rows:
@@ -245,7 +245,7 @@ class _Queries:
             if given is not None:
                 if len(given) != rows.shape[1]:
                     raise InvalidRequestError(
-                        f"line {pair.line}: the vector of {modality!r} has {len(given)} numbers, and the space {space!r} "
+                        f"{pair.origin}: the vector of {modality!r} has {len(given)} numbers, and the space {space!r} "
                         f"holds vectors of {rows.shape[1]}",
                         hint="encode with the version of the space that is searched",
                     )

@@ -1,7 +1,8 @@
 """Training of a home's modality weights (`lodestone train weights`): read pairs, learn, save with a card, activate.
 
-Queries and right pictures come from a file (composed_pairs.py). What is learnt is put in force unless the weights in force rank
-the right pictures of the held-out queries higher. Composed queries use it at once; a running service uses it after a restart.
+Queries and right pictures come from a file (composed_pairs.py), or from judged answers (feedback_pairs.py). What is learnt is
+put in force unless the weights in force rank the right pictures of the held-out queries higher. Composed queries use it at
+once; a running service uses it after a restart.
 """
 
 from __future__ import annotations
@@ -15,7 +16,9 @@ from lodestone.catalog.records import RunState
 from lodestone.composed.learned import LearnedWeights, weights_kind
 from lodestone.composed.weights import ModalityWeights
 from lodestone.config.compositions import choose_composition
-from lodestone.training.composed_pairs import read_pairs
+from lodestone.errors import InvalidRequestError
+from lodestone.training.composed_pairs import merged, read_pairs
+from lodestone.training.feedback_pairs import pairs_of_feedback
 from lodestone.training.modality_weights import CurvePoint, LearningOptions, WeightsReport, learn_weights
 from lodestone.training.pair_vectors import MOST_OBJECTS, SkippedPairs, vectors_of_pairs
 
@@ -58,20 +61,22 @@ class WeightTrainingReport:
 
 def train_weights(
     runtime: Runtime,
-    path: Path,
+    path: Path | None,
     *,
     composition: str,
+    feedback: bool = False,
     options: LearningOptions | None = None,
     most_objects: int = MOST_OBJECTS,
     dry_run: bool = False,
     told: Callable[[CurvePoint], None] = lambda _: None,
 ) -> WeightTrainingReport:
-    """Learn the weights of a composition's modalities from a file of pairs, and activate them.
+    """Learn the weights of a composition's modalities from a file of pairs, from feedback or from both, and activate them.
 
     Args:
         runtime: The opened home; this process owns the store.
-        path: The file (composed_pairs.py).
+        path: The file (composed_pairs.py); None without.
         composition: Name of the composition.
+        feedback: Whether to learn from judged answers to composed queries too (feedback_pairs.py).
         options: How to learn; None for the defaults.
         most_objects: Pictures that are searched at most.
         dry_run: Whether to learn and measure only.
@@ -79,15 +84,29 @@ def train_weights(
 
     Raises:
         UnknownNameError: there is no such composition.
-        InvalidRequestError: the file is not usable, or has too few pairs of pictures in this home.
+        InvalidRequestError: there is nothing to learn from, the file is not usable, no composed query has feedback, or there
+            are too few pairs of pictures in this home.
         StoreLockedError: another process owns the store.
     """
+    if path is None and not feedback:
+        raise InvalidRequestError(
+            "there is nothing to learn from", hint="name a file of pairs, or learn from judged answers: --from-feedback"
+        )
     chosen = choose_composition(composition, runtime.settings.compositions, runtime.configured)
-    queries = read_pairs(path, [modality.name for modality in chosen.modalities])
     catalog = runtime.catalog
+    queries = [] if path is None else read_pairs(path, [modality.name for modality in chosen.modalities])
+    forgotten = 0
+    if feedback:
+        collections = {name: one.collection for name, one in runtime.serving_projections().items()}
+        judged, forgotten = pairs_of_feedback(catalog, chosen, collections)
+        queries = merged([*queries, *judged])
     run = catalog.start_run("train-weights")
     try:
-        found = vectors_of_pairs(runtime, chosen, queries, folder=path.parent, most_objects=most_objects)
+        folder = Path() if path is None else path.parent
+        found = vectors_of_pairs(runtime, chosen, queries, folder=folder, most_objects=most_objects)
+        if forgotten:
+            found.skipped.counts["no longer recorded"] += forgotten
+            found.skipped.examples.append(f"judged answers that are no longer recorded (query.history): {forgotten:,}")
         active = runtime.modality_weights(chosen).among(found.pairs.modalities)
         rival = active or ModalityWeights.equal(found.pairs.modalities)
         learnt = learn_weights(found.pairs, options, rival=rival, told=told)

@@ -10,7 +10,7 @@ import pytest
 from lodestone.composed.joint import JointPart, scores
 from lodestone.errors import InvalidRequestError
 from lodestone.training.contrastive import ContrastiveTerms
-from lodestone.training.joint_pairs import JointPairs, ObjectVectors, QueryPart
+from lodestone.training.joint_pairs import JointPairs, ObjectVectors, PartVectors
 from lodestone.training.modality_weights import (
     FEWEST,
     CurvePoint,
@@ -37,7 +37,7 @@ def _task(noise: tuple[float, ...], *, queries: int, objects: int = 1_500, seed:
         vectors[f"space{place}"] = rows
         asked = _unit(rows[right] + strength * rng.normal(size=(queries, 24)) / math.sqrt(24))
         asked[rng.random(queries) < absent] = np.nan
-        parts.append(QueryPart(f"m{place}", f"space{place}", asked))
+        parts.append(PartVectors(f"m{place}", f"space{place}", asked))
         vectors[f"space{place}"] = rows.copy()
         vectors[f"space{place}"][rng.random(objects) < absent] = np.nan
     return JointPairs(tuple(parts), ObjectVectors(vectors), [np.array([row]) for row in right], [_NOTHING] * queries)
@@ -107,7 +107,7 @@ def test_no_right_object_of_an_anchor_and_no_ignored_one_is_a_wrong_one() -> Non
     rng = np.random.default_rng(1)
     rows = _unit(rng.normal(size=(1, 8)) + 0.01 * rng.normal(size=(30, 8)))
     pairs = JointPairs(
-        (QueryPart("m0", "space", rows[:1]),), ObjectVectors({"space": rows}), [np.array([0, 3, 7])], [np.array([5])]
+        (PartVectors("m0", "space", rows[:1]),), ObjectVectors({"space": rows}), [np.array([0, 3, 7])], [np.array([5])]
     )
     wrong = set(pairs.hardest(np.ones((1, 1)), 40)[0].tolist())
     assert wrong == set(range(30)) - {0, 3, 7, 5} | {-1}
