@@ -181,7 +181,7 @@ def test_what_cannot_be_asked_is_refused(store: VectorStore, pictures: Pictures)
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("kind", ["edge_store", pytest.param("server_store", marks=pytest.mark.server)])
+@pytest.mark.parametrize("kind", ["edge_store", pytest.param("server_store", marks=[pytest.mark.server, pytest.mark.nightly])])
 def test_a_graph_that_changed_finds_what_a_rebuilt_one_finds(request: pytest.FixtureRequest, kind: str) -> None:
     """MUST leaves inserts and deletes open: here a tenth of the pictures goes, and as many others come."""
     store: VectorStore = request.getfixturevalue(kind)

@@ -27,20 +27,20 @@ class AbandoningJoint(VectorSearch):
         self._vectors = vectors
         self._weights = weights
         columns = [modality.columns() for modality in vectors.modalities]
-        self._asked = [(asked, lengths) for _, asked, lengths in columns]
+        self._asked = [asked for _, asked in columns]
         self._scorer = AbandoningScorer(
             {
                 name: np.where(base.any(1, keepdims=True), base, np.float32(np.nan))
-                for name, (base, _, _) in zip(vectors.names, columns, strict=True)
+                for name, (base, _) in zip(vectors.names, columns, strict=True)
             }
         )
 
     def search(self, query: int, k: int, effort: int) -> Places:  # noqa: ARG002 - all objects are considered
         """Return the objects of the highest joint similarity."""
         parts = [
-            JointPart(name, name, asked[query], float(weight * lengths[query]))
-            for name, weight, (asked, lengths) in zip(self._vectors.names, self._weights, self._asked, strict=True)
-            if weight > 0 and lengths[query] > 0 and asked[query].any()
+            JointPart(name, name, asked[query], float(weight))
+            for name, weight, asked in zip(self._vectors.names, self._weights, self._asked, strict=True)
+            if weight > 0 and asked[query].any()
         ]
         if not parts:
             return np.empty(0, np.int64)

@@ -17,7 +17,7 @@ from PIL import Image
 
 from lodestone.errors import ImageError, InvalidRequestError
 from lodestone.evaluation.composed.answers import ComposedAnswer
-from lodestone.evaluation.composed.modalities import Integers, Modality, VectorModality
+from lodestone.evaluation.composed.modalities import Integers, ModalityRows, VectorModality
 from lodestone.evaluation.composed.queries import ComposedQuery, ComposedSet, QueryPicture
 from lodestone.evaluation.composed.vector_search import VectorSearch
 from lodestone.evaluation.composed.vector_sets import VectorSet
@@ -108,7 +108,7 @@ def embed_set(
     if parts.unreadable:
         composed = replace(composed, skipped={**composed.skipped, UNREADABLE: parts.unreadable})
     pictures = parts.rows
-    modalities: list[Modality] = []
+    modalities: list[ModalityRows] = []
     for number, space in enumerate(spaces[: composed.picture_spaces]):
         for slot, rows in enumerate(pictures[number]):
             label = "picture" if slot == 0 else f"picture{slot + 1}"
@@ -273,7 +273,7 @@ def _numbered(name: str, slot: int) -> str:
 
 
 def _vector_set(
-    composed: ComposedSet, modalities: Sequence[Modality], names: Sequence[str], both: Sequence[Floats]
+    composed: ComposedSet, modalities: Sequence[ModalityRows], names: Sequence[str], both: Sequence[Floats]
 ) -> VectorSet:
     places = {name: place for place, name in enumerate(names)}
     truths = tuple(np.array(sorted(places[name] for name in query.relevant), np.int32) for query in composed.queries)

@@ -1,8 +1,7 @@
 """Methods of MUST's comparison over a set of vectors: joint search, merged streams and joint embedding, exact or in a store.
 
 A method is a `VectorSearch`. Exact methods score all objects (MUST-- and MR-- in the paper). Those of a store search graphs:
-one over concatenated vectors for joint search, one a modality for the others. The graph holds all modalities with equal
-weights, and the weights are put into the query, so that one graph answers every weighting.
+one over fused vectors (composed/fused.py) for joint search, whatever the weights, one a modality for the others.
 """
 
 from __future__ import annotations
@@ -15,10 +14,12 @@ from uuid import UUID
 import numpy as np
 from numpy.typing import NDArray
 
+from lodestone.composed.fused import FusedLayout, FusedSpace, narrowed
+from lodestone.composed.joint import JointPart
 from lodestone.evaluation.composed.modalities import Floats, VectorModality
 from lodestone.evaluation.composed.vector_sets import VectorSet
 from lodestone.store.base import PointBatch, VectorQuery, VectorStore
-from lodestone_schemas.collections import CollectionSpec, HnswSpec
+from lodestone_schemas.collections import FUSED_FIELDS, HOLDS, CollectionSpec, HnswSpec
 
 Places = NDArray[np.int64]
 _BATCH: Final = 2_000  # points of one upsert
@@ -169,9 +170,7 @@ def merge_streams(streams: Sequence[Places], k: int) -> Places:
 
 
 class StoreJoint(VectorSearch):
-    """Joint search in a store: one graph over the concatenated vectors of all modalities.
-
-    Where an object lacks a modality, candidates are scored again by the joint similarity, which is renormalised then.
+    """Joint search in a store: one graph over fused vectors, as composed queries are searched (composed/fused.py).
 
     Args:
         store: The store to fill.
@@ -185,30 +184,40 @@ class StoreJoint(VectorSearch):
     def __init__(self, store: VectorStore, vectors: VectorSet, weights: NDArray[np.float64], *, hnsw: HnswSpec) -> None:
         self._store = store
         self._vectors = vectors
-        columns = [modality.columns() for modality in vectors.modalities]
-        root = np.sqrt(1 / len(columns))
         self._collection = "eval-joint"
-        fill(store, self._collection, np.concatenate([base for base, _, _ in columns], axis=1) * np.float32(root), hnsw)
-        self._lacking = any((~base.any(1)).any() for base, _, _ in columns)
-        self._asked = [asked for _, asked, _ in columns]
-        self._lengths = [lengths for _, _, lengths in columns]
+        bases: dict[str, NDArray[np.float32]] = {}
+        self._asked: dict[str, NDArray[np.float32]] = {}
+        spaces = []
+        for modality in vectors.modalities:
+            base, self._asked[modality.name] = modality.columns()
+            has = base.any(axis=1, keepdims=True)
+            bases[modality.name] = np.where(has, base, np.float32(np.nan))
+            spaces.append(FusedSpace(modality.name, modality.name, base.shape[1], optional=not has.all()))
+        self._layout = FusedLayout("eval", tuple(spaces))
+        fill(store, self._collection, self._layout.join(bases), hnsw, holds=self._layout.holds(bases))
         self.weights = weights
 
     def search(self, query: int, k: int, effort: int) -> Places:
         """Return the objects of the highest joint similarity that the graph search finds."""
-        blocks = [
-            asked[query] * np.float32(weight * lengths[query])
-            for asked, lengths, weight in zip(self._asked, self._lengths, self.weights, strict=True)
+        parts = [
+            JointPart(name, name, asked[query], float(weight))
+            for (name, asked), weight in zip(self._asked.items(), self.weights, strict=True)
+            if weight > 0 and asked[query].any()
         ]
-        vector: NDArray[np.float32] = np.concatenate(blocks).astype(np.float32)
-        length = float(np.linalg.norm(vector))
-        if length == 0:
+        if not parts:
             return np.empty(0, np.int64)
         left_out = self._vectors.left_out(query)
-        limit = max(k, effort) if self._lacking else k
-        found = nearest(self._store, self._collection, np.asarray(vector / length, np.float32), limit + len(left_out), effort)
-        if self._lacking:
-            found = found[best(joint_scores(self._vectors, self.weights, query)[found], len(found))]
+        limit = k + len(left_out)
+        presences = list(self._layout.presences(parts))
+        vector = self._layout.asked(parts)
+        queries = [
+            VectorQuery(vector, limit=limit, filter=narrowed(None, presence.condition), ef=max(effort, limit))
+            for presence in presences
+        ]
+        answers = self._store.search(self._collection, queries)
+        found = np.array([UUID(point).int for answer in answers for point in answer.ids], np.int64)
+        scores = np.concatenate([answer.scores / one.weight for one, answer in zip(presences, answers, strict=True)])
+        found = found[np.lexsort((found, -scores))]
         return found[~np.isin(found, left_out)][:k]
 
 
@@ -232,10 +241,10 @@ class StoreStreams(VectorSearch):
             self.name = "MR with JE"
             columns[0] = composed_target(vectors).columns()
         self._collections = [f"eval-{modality.name}" for modality in vectors.modalities]
-        for collection, (base, _, _) in zip(self._collections, columns, strict=True):
+        for collection, (base, _) in zip(self._collections, columns, strict=True):
             if collection not in store.collections():
                 fill(store, collection, base, hnsw)
-        self._asked = [asked for _, asked, _ in columns]
+        self._asked = [asked for _, asked in columns]
 
     def search(self, query: int, k: int, effort: int) -> Places:
         """Return the merged results of one graph search in each modality of the query."""
@@ -256,7 +265,7 @@ class StoreEmbedding(VectorSearch):
     def __init__(self, store: VectorStore, vectors: VectorSet, *, hnsw: HnswSpec) -> None:
         self._store = store
         self._vectors = vectors
-        base, self._asked, _ = composed_target(vectors).columns()
+        base, self._asked = composed_target(vectors).columns()
         self._collection = f"eval-{vectors.modalities[0].name}"
         if self._collection not in store.collections():
             fill(store, self._collection, base, hnsw)
@@ -268,13 +277,24 @@ class StoreEmbedding(VectorSearch):
         return found[~np.isin(found, left_out)][:k]
 
 
-def fill(store: VectorStore, name: str, vectors: NDArray[np.float32], hnsw: HnswSpec) -> None:
-    """Create a collection of these vectors, by number, and build its graph."""
-    store.create(CollectionSpec(name, vectors.shape[1], fields=(), hnsw=hnsw))
+def fill(
+    store: VectorStore, name: str, vectors: NDArray[np.float32], hnsw: HnswSpec, *, holds: Sequence[Sequence[str]] | None = None
+) -> None:
+    """Create a collection of these vectors, by number, and build its graph.
+
+    Args:
+        store: The store.
+        name: Name of the collection.
+        vectors: (n, dim) float32.
+        hnsw: Parameters of the graph.
+        holds: The field `holds` of each of the fused vectors; None for others.
+    """
+    store.create(CollectionSpec(name, vectors.shape[1], fields=() if holds is None else FUSED_FIELDS[:1], hnsw=hnsw))
     for first in range(0, len(vectors), _BATCH):
         rows = np.ascontiguousarray(vectors[first : first + _BATCH])
         ids = [str(UUID(int=first + number)) for number in range(len(rows))]
-        store.upsert(name, PointBatch(ids, rows, [{}] * len(rows)))
+        payloads = [{} if holds is None else {HOLDS: list(holds[first + number])} for number in range(len(rows))]
+        store.upsert(name, PointBatch(ids, rows, payloads))
     store.build(name)
 
 

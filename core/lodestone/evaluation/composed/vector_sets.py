@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from lodestone.composed.weights import ModalityWeights
 from lodestone.errors import InvalidRequestError, NotFoundError
-from lodestone.evaluation.composed.modalities import AttributeModality, Floats, Integers, Modality, VectorModality
+from lodestone.evaluation.composed.modalities import AttributeModality, Floats, Integers, ModalityRows, VectorModality
 from lodestone.evaluation.composed.vector_files import read_floats, read_integers, read_rows
 
 _LAYOUT: Final = (
@@ -44,7 +44,7 @@ class VectorSet:
     """
 
     name: str
-    modalities: tuple[Modality, ...]
+    modalities: tuple[ModalityRows, ...]
     composition: Floats | None = None
     truths: Sequence[Integers] | None = None
     excluded: Sequence[Integers] | None = None
@@ -107,7 +107,7 @@ def read_vector_set(
     composition = None if composition_path is None else _unit(read_floats(composition_path, limit=limit))
     if composed and composition is None:
         raise NotFoundError(f"no file {prefix!s}_modal1_2_query.fvecs", hint=_LAYOUT)
-    modalities: list[Modality] = []
+    modalities: list[ModalityRows] = []
     while (base_path := _find(prefix, *(f"_modal{len(modalities) + 1}_base{end}" for end in (_FLOATS, _INTEGERS)))) is not None:
         number = len(modalities) + 1
         query_path = _find(prefix, f"_modal{number}_query{base_path.suffix}")

@@ -37,8 +37,10 @@ def _unit(rng: np.random.Generator, rows: int, dim: int) -> NDArray[np.float32]:
 
 
 def _set(*, lacking: bool = False, seed: int = 0) -> VectorSet:
-    """Three modalities of 300 objects and 12 queries; some objects lack the second if asked."""
+    """Three modalities of 300 objects and 12 queries, which leave attributes open; some objects lack the second if asked."""
     rng = np.random.default_rng(seed)
+    wanted = rng.integers(0, 3, (12, 4)).astype(np.int32)
+    wanted[0] = 0  # lacks the third modality
     first, second = _unit(rng, 300, 8), _unit(rng, 300, 6)
     if lacking:
         second[rng.random(300) < 0.3] = 0
@@ -48,7 +50,7 @@ def _set(*, lacking: bool = False, seed: int = 0) -> VectorSet:
         (
             VectorModality("modality1", first, _unit(rng, 12, 8)),
             VectorModality("modality2", second, _unit(rng, 12, 6)),
-            AttributeModality("modality3", attributes, rng.integers(1, 3, (12, 4)).astype(np.int32), 0),
+            AttributeModality("modality3", attributes, wanted, 0),
         ),
         composition=_unit(rng, 12, 8),
     )
@@ -67,13 +69,17 @@ def test_joint_scores_are_the_joint_similarity(squares: tuple[float, ...], lacki
     columns = [modality.columns() for modality in vectors.modalities]
     bases = {
         name: np.where(base.any(1, keepdims=True), base, np.float32(np.nan))
-        for name, (base, _, _) in zip(vectors.names, columns, strict=True)
+        for name, (base, _) in zip(vectors.names, columns, strict=True)
     }
     for query in range(vectors.queries):
         parts = [
             JointPart(name, name, asked[query], float(weight))
-            for name, weight, (_, asked, _) in zip(vectors.names, weights, columns, strict=True)
+            for name, weight, (_, asked) in zip(vectors.names, weights, columns, strict=True)
+            if weight > 0 and asked[query].any()
         ]
+        if not parts:
+            assert np.isnan(joint_scores(vectors, weights, query)).all()
+            continue
         assert joint_scores(vectors, weights, query) == pytest.approx(scores(parts, bases), abs=1e-5, nan_ok=True)
 
 

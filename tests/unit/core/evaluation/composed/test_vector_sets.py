@@ -131,17 +131,27 @@ def test_the_share_of_equal_attributes_is_an_inner_product_of_columns(prefix: Pa
         modality = read_vector_set(prefix, skipped=skipped).modalities[1]
         found = [modality.similarities(query) for query in range(2)]
         assert np.array(found) == pytest.approx(np.array(expected))
-        base, asked, lengths = modality.columns()
+        base, asked = modality.columns()
         assert np.linalg.norm(base, axis=1) == pytest.approx(1)
-        assert (asked @ base.T) * lengths[:, None] == pytest.approx(np.array(expected), abs=1e-6)
+        assert np.linalg.norm(asked, axis=1) == pytest.approx(1)
+        assert asked @ base.T == pytest.approx(np.array(expected), abs=1e-6)
 
 
 def test_an_open_attribute_is_never_equal(tmp_path: Path) -> None:
     modality = AttributeModality("words", np.array([[0, 1], [0, 2]], np.int32), np.array([[0, 1], [0, 0]], np.int32), 0)
     assert np.array(modality.similarities(0)) == pytest.approx([0.5, 0.0])
     assert modality.similarities(1) is None
-    base, asked, lengths = modality.columns()
-    assert (asked @ base.T) * lengths[:, None] == pytest.approx(np.array([[0.5, 0.0], [0.0, 0.0]]))
+    base, asked = modality.columns()
+    assert asked @ base.T == pytest.approx(np.array([[0.5, 0.0], [0.0, 0.0]]))
+    assert np.linalg.norm(asked, axis=1) == pytest.approx([1, 0])  # the second names nothing
+
+
+def test_an_attribute_that_no_object_has_is_nowhere_equal_and_is_not_open() -> None:
+    modality = AttributeModality("words", np.array([[0, 1], [0, 2]], np.int32), np.array([[7, 0]], np.int32), 0)
+    assert np.array(modality.similarities(0)) == pytest.approx([0.0, 0.0])
+    base, asked = modality.columns()
+    assert asked @ base.T == pytest.approx(np.zeros((1, 2)))
+    assert np.linalg.norm(asked) == pytest.approx(1)
 
 
 @pytest.mark.parametrize(
