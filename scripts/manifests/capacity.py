@@ -44,6 +44,7 @@ def installation(overlay: str) -> dict[str, str]:
 
 def planned(overlay: str) -> Plan | None:
     """Return the planner's figures for an overlay; None where it does not say for how many pictures it is."""
+    from lodestone.config.compositions import all_compositions
     from lodestone.config.own_profiles import choose_profile
     from lodestone.planner.capacity import Cluster, plan
     from lodestone.planner.rates import DEFAULT_RATES
@@ -58,6 +59,7 @@ def planned(overlay: str) -> Plan | None:
     workload = of_profile(
         profile,
         parse_count(values["PICTURES"]),
+        compositions=all_compositions(settings.compositions, profile).values(),
         hnsw=spec.hnsw,
         quantization=spec.quantization,
         replication=store.placement.replication or 1,

@@ -142,6 +142,7 @@ def plan(
 ) -> None:
     """Plan machines, hours, memory and disk for a collection. Figures that are guesses are listed as such."""
     with CommandContext(profile=profile, output=output, purpose="lodestone plan") as context:
+        from lodestone.config.compositions import all_compositions
         from lodestone.config.own_profiles import choose_profile
         from lodestone.config.store import CLUSTER_REPLICATION
         from lodestone.planner.advice import assumptions, cards_within
@@ -162,6 +163,7 @@ def plan(
         workload = of_profile(
             chosen,
             count,
+            compositions=all_compositions(settings.compositions, chosen).values(),
             megabytes=mean_mb,
             megapixels=mean_megapixels,
             quantization=quantization,

@@ -13,7 +13,7 @@ from typing import Final
 from lodestone.errors import InvalidRequestError
 from lodestone.planner import buckets
 from lodestone.planner.rates import Gpu, Rates
-from lodestone.planner.store import GB, Size, servers, shards, size_of
+from lodestone.planner.store import GB, Size, fused_size, servers, shards, size_of
 from lodestone.planner.workload import Workload
 from lodestone.store.limits import MERGE_ABOVE, MERGED_SEARCHES
 
@@ -123,6 +123,7 @@ class Plan:
         thumbnails_gb: Size of the thumbnails.
         catalog_gb: Size of PostgreSQL.
         store: Size of all collections.
+        fused: Share of the fused indexes in it.
         qdrant_nodes: Servers of the store.
         build_cores: Cores of these servers that build graphs.
         shards: Shards of each collection.
@@ -147,6 +148,7 @@ class Plan:
     thumbnails_gb: float
     catalog_gb: float
     store: Size
+    fused: Size
     qdrant_nodes: int
     build_cores: int
     shards: int
@@ -171,7 +173,8 @@ def plan(workload: Workload, cluster: Cluster, rates: Rates) -> Plan:
     Raises:
         InvalidRequestError: there are fewer servers than copies, or they have no memory.
     """
-    size = size_of(workload, len(workload.spaces), workload.dims)
+    fused = fused_size(workload)
+    size = size_of(workload, len(workload.spaces), workload.dims).plus(fused)
     needed = servers(size, node_ram_gb=cluster.node_ram_gb, replication=workload.replication)
     nodes = cluster.qdrant_nodes or needed
     if nodes < workload.replication:
@@ -208,6 +211,7 @@ def plan(workload: Workload, cluster: Cluster, rates: Rates) -> Plan:
         thumbnails_gb=workload.images * workload.thumbnail_bytes / GB,
         catalog_gb=workload.images * _CATALOG_BYTES / GB,
         store=size,
+        fused=fused,
         qdrant_nodes=nodes,
         build_cores=build_cores,
         shards=shard_count,
@@ -228,7 +232,7 @@ def _stages(workload: Workload, cluster: Cluster, rates: Rates, nodes: int) -> t
     models, decode_one = model_rate(workload, cluster, rates), decode_rate(workload, rates)
     read = Rate("read", cluster.network_gbit * GB / 8 / (workload.megabytes * 1e6))
     record = Rate("record", rates.record)
-    load = Rate("load", load_rate(workload.dims, workload, rates, nodes=nodes, writers=cluster.writers))
+    load = Rate("load", load_rate(workload.dims + workload.fused_dims, workload, rates, nodes=nodes, writers=cluster.writers))
     before, after = _bucket_stages(workload, cluster, rates)
     if not cluster.gpus and not cluster.decode_cores:
         together = cluster.model_cores / (1 / decode_one + cluster.model_cores / models)
@@ -280,12 +284,12 @@ def load_rate(dims: int, workload: Workload, rates: Rates, *, nodes: int, writer
     return min(nodes / workload.replication, writers) * rates.upsert * rates.reference_dim / max(dims, 1)
 
 
-def build_core_seconds(workload: Workload, rates: Rates, dims: int | None = None) -> float:
+def build_core_seconds(workload: Workload, rates: Rates) -> float:
     """Return the core seconds of the graphs: points x dimensions x candidates x the logarithm of the collection's size."""
     growth = math.log2(max(workload.images, 2)) / math.log2(rates.reference_points)
-    effort = workload.hnsw.ef_construct / rates.reference_ef_construct
-    seconds_per_dim = effort * max(growth, 0.1) / (rates.build * rates.reference_dim)
-    return workload.images * workload.replication * (workload.dims if dims is None else dims) * seconds_per_dim
+    seconds_per_dim = max(growth, 0.1) / (rates.build * rates.reference_dim) / rates.reference_ef_construct
+    effort = workload.dims * workload.hnsw.ef_construct + workload.fused_dims * workload.fused_graph.ef_construct
+    return workload.images * workload.replication * effort * seconds_per_dim
 
 
 def searches_a_query(workload: Workload) -> int:
@@ -310,11 +314,19 @@ def search_cores(workload: Workload, rates: Rates, searches: int, *, shards: int
 
 
 def _swap(workload: Workload, cluster: Cluster, rates: Rates, *, nodes: int, build_cores: int) -> Swap:
-    """Return the cost of swapping the largest space; for a new backbone, of the most expensive present model."""
+    """Return the cost of swapping the largest space, and the fused indexes that hold it.
+
+    For a new backbone it is that of the most expensive present model.
+    """
     space, dims = max(workload.spaces.items(), key=lambda item: item[1], default=("", 0))
-    size = size_of(workload, 1, dims)
-    load = load_rate(dims, workload, rates, nodes=nodes, writers=cluster.writers)
-    build_hours = build_core_seconds(workload, rates, dims) / build_cores / 3600
+    again = replace(
+        workload,
+        spaces={space: dims},
+        fused={name: spaces for name, spaces in workload.fused.items() if space in spaces},
+    )
+    size = size_of(again, 1, dims).plus(fused_size(again))
+    load = load_rate(dims + again.fused_dims, workload, rates, nodes=nodes, writers=cluster.writers)
+    build_hours = build_core_seconds(again, rates) / build_cores / 3600
     pace = min(load, *(rate.images_per_second for rate in _stages(_costliest(workload), cluster, rates, nodes)[0][:-1]))
     hours = workload.images / 3600
     return Swap(space, size.ram_gb, size.disk_gb, hours / load + build_hours, hours / pace + build_hours)

@@ -7,7 +7,7 @@ larger of the two is what to buy.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Final
 
 from lodestone.errors import InvalidRequestError
@@ -65,19 +65,35 @@ class Size:
         """Return the disk with the same amount free, for optimisers."""
         return self.disk_gb * _FREE_DISK
 
+    def plus(self, other: Size) -> Size:
+        """Return the size of both."""
+        return Size(**{part.name: getattr(self, part.name) + getattr(other, part.name) for part in fields(self)})
 
-def size_of(workload: Workload, spaces: int, dims: int) -> Size:
-    """Return the size of the collections of `spaces` spaces that have `dims` dimensions together, with all copies."""
+
+def size_of(workload: Workload, spaces: int, dims: int, *, edges: int | None = None) -> Size:
+    """Return the size of some collections, with all copies.
+
+    Args:
+        workload: The pictures, and how vectors are kept.
+        spaces: Number of collections.
+        dims: Dimensions of all of them together.
+        edges: Edges of a node of their graphs; None for those of the collections of spaces.
+    """
     points = workload.images * workload.replication
     bits = _BITS[workload.quantization]
     compressed = workload.quantization is not Quantization.NONE
     return Size(
         vectors_ram_gb=points * dims * bits / 8 / GB,
-        graph_ram_gb=points * spaces * _LEVEL_0 * workload.hnsw.m * _LINK_BYTES / GB,
+        graph_ram_gb=points * spaces * _LEVEL_0 * (edges or workload.hnsw.m) * _LINK_BYTES / GB,
         other_ram_gb=points * spaces * (_ID_BYTES + workload.payload_bytes) / GB,
         originals_gb=points * dims * _FLOAT_BYTES / GB if compressed else 0.0,
         rule_gb=_QDRANT_RULE * points * (dims * bits / 8 + spaces * workload.payload_bytes) / GB,
     )
+
+
+def fused_size(workload: Workload) -> Size:
+    """Return the size of the fused indexes, with all copies."""
+    return size_of(workload, len(workload.fused), workload.fused_dims, edges=workload.fused_graph.m)
 
 
 def servers(size: Size, *, node_ram_gb: float, replication: int) -> int:

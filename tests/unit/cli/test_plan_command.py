@@ -30,10 +30,23 @@ def test_a_plan_fits_into_eighty_columns_and_names_what_limits(tmp_path: Path, p
     assert "memory to buy" in told.out
 
 
+def test_a_plan_counts_the_fused_index_and_shows_its_share(tmp_path: Path) -> None:
+    options = ("--cores", "64", "--profile", "embedded")
+    told = cli(tmp_path / "home", "plan", "--images", "1M", *options)
+    assert "of it fused" in told.out
+    assert "of it fused" not in cli(tmp_path / "home", "plan", "--images", "100M", *options).out  # only where it is asked for
+    wanted = tmp_path / "wanted"
+    wanted.mkdir()
+    (wanted / "lodestone.toml").write_text("[compositions.default]\nfused = true\n", encoding="utf-8")
+    facts = cli(wanted, "plan", "--images", "100M", *options, "--output", "json").json
+    assert facts["workload"]["fused"] == {"default": {"bridge": 898, "labels": 384, "captions": 384}}
+    assert facts["plan"]["fused"]["vectors_ram_gb"] > 100
+
+
 def test_workers_that_wait_for_the_store_are_not_taken_for_slow_ones(tmp_path: Path) -> None:
     options = ("--gpu", "a100", "--gpus", "1000", "--network-gbit", "9999", "--output", "json")
     told = cli(tmp_path / "home", "plan", "--images", "1M", *options).json
-    assert told["plan"]["bottleneck"] == "record"
+    assert told["plan"]["bottleneck"] == "load"
     assert all(0.6 < run["efficiency"] <= 1 for run in told["simulation"])
     assert {run["waves"] for run in told["simulation"]} == {1}  # more than index.wave_slices workers are no matter
 

@@ -139,7 +139,7 @@ def _with_component(tmp_path: Path, component: str) -> list[Object]:
     kustomization = {"resources": [f"{beside}/overlays/ha"], "components": [f"{beside}/components/{component}"]}
     (tmp_path / "kustomization.yaml").write_text(yaml.safe_dump(kustomization), encoding="utf-8")
     command = [tool("kubectl"), "kustomize", str(tmp_path)]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=True)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=240, check=True)
     return list(yaml.safe_load_all(done.stdout))
 
 

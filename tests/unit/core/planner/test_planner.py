@@ -14,6 +14,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from lodestone.config.compositions import CompositionSettings, all_compositions
 from lodestone.config.profiles import find_profile
 from lodestone.config.settings import Settings, load_settings
 from lodestone.errors import ConfigurationError, InvalidRequestError, UnknownNameError
@@ -61,6 +62,51 @@ def test_vectors_of_a_hundred_million_pictures_take_what_multiplication_says(
     assert made.store.graph_ram_gb == pytest.approx(4 * 12.8)  # 2 x 16 links of 4 bytes, four spaces
     assert made.store.other_ram_gb == pytest.approx(4 * (4.0 + 20.0))  # uuids 4 GB a collection, fields 200 bytes a point
     assert made.slices == 390_625
+
+
+def test_a_fused_index_is_one_more_collection_with_all_dimensions_and_more_edges() -> None:
+    """By hand, for a million pictures: a bridge of 898 numbers, labels of 384 and a fused index that adds captions of 384."""
+    profile = find_profile("embedded")
+    compositions = all_compositions({}, profile).values()
+    work = of_profile(profile, 1_000_000, compositions=compositions, hnsw=HnswSpec(m=16), quantization=Quantization.NONE)
+    assert work.fused == {"default": {"bridge": 898, "labels": 384, "captions": 384}}
+    made = plan(work, FOUR_H100, DEFAULT_RATES)
+    assert made.fused.vectors_ram_gb == pytest.approx(1_666 * 4 / 1e3)
+    assert made.fused.graph_ram_gb == pytest.approx(2 * 32 * 4 / 1e3)
+    assert made.fused.other_ram_gb == pytest.approx(240 / 1e3)
+    without = plan(replace(work, fused={}), FOUR_H100, DEFAULT_RATES)
+    assert made.store.disk_gb == pytest.approx(without.store.disk_gb + made.fused.disk_gb)
+    assert made.store.rule_gb == pytest.approx(without.store.rule_gb + made.fused.rule_gb)
+    assert made.build_hours / without.build_hours == pytest.approx((1_282 * 128 + 1_666 * 256) / (1_282 * 128))
+    load = {one.stage: one.images_per_second for one in made.stages}["load"]
+    assert load / {one.stage: one.images_per_second for one in without.stages}["load"] == pytest.approx(1_282 / 2_948)
+
+
+def test_a_new_version_of_a_space_makes_the_fused_indexes_that_hold_it_anew() -> None:
+    holds, other = ({"one": {"a": 1280, "d": 512}}, {"one": {"c": 384, "d": 512}})
+    plain, with_it, beside = (
+        plan(replace(HUNDRED_MILLION, fused=fused), FOUR_H100, DEFAULT_RATES) for fused in ({}, holds, other)
+    )
+    assert with_it.swap.ram_gb == pytest.approx(plain.swap.ram_gb + with_it.fused.ram_gb)
+    assert with_it.swap.projection_hours > plain.swap.projection_hours
+    assert beside.swap.ram_gb == pytest.approx(plain.swap.ram_gb)
+
+
+@pytest.mark.parametrize(
+    ("pictures", "fused", "kept"),
+    [
+        (1_999, None, False),
+        (2_000, None, True),
+        (10**6, None, True),
+        (10**6 + 1, None, False),
+        (10**8, True, True),
+        (9_000, False, False),
+    ],
+)
+def test_a_plan_has_the_fused_indexes_that_the_home_will_have(pictures: int, fused: bool | None, kept: bool) -> None:
+    profile = find_profile("embedded")
+    composition = all_compositions({"default": CompositionSettings(fused=fused)}, profile)["default"]
+    assert bool(of_profile(profile, pictures, compositions=[composition]).fused) is kept
 
 
 def test_replicas_double_memory_and_disk_and_not_the_embeddings() -> None:
