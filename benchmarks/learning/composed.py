@@ -1,6 +1,7 @@
 """Composed queries on captioned photos: "like this picture, but <word>", judged by captions that are not indexed.
 
-    python -m benchmarks.composed --captions FILE --images DIR [--bridge FILE] [--part test] [--queries 1500] [--cache DIR]
+    python -m benchmarks.learning.composed --captions FILE --images DIR [--bridge FILE] [--part test] [--queries 1500]
+        [--cache DIR]
 
 FILE has the columns file and caption. The photos of one part of `lodestone.evaluation.splits` are indexed; `--bridge` names a
 bridge that was trained on the first part alone. Two captions of each photo are indexed, or none; the other three judge. A query
@@ -10,8 +11,10 @@ photos and queries with more than ten right answers are left out, as are words t
 
 The share of the right photos among the first ten is compared with that of the picture alone, of the words alone (with guides,
 as searches in words are answered), and of the plain sum of the cosines of picture and words, in the bridge and, where captions
-are indexed, with the nearest caption. Intervals are by bootstrap over the queries' photos. The weights and the rule were chosen
-on the validation part.
+are indexed, with the nearest caption. Two more answers do without a composed query: the picture said in words (its nearest
+labels and caption) with the word behind them, and a delta in the bridge (picture + word - labels). The same queries asked as
+"change it to <word>" and "remove not-<word>" are answered understood and literally. Intervals are by bootstrap over the
+queries' photos. The weights and the rule were chosen on the validation part.
 """
 
 from __future__ import annotations
@@ -24,8 +27,9 @@ import tempfile
 from collections import Counter
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final, cast
 
 import numpy as np
 
@@ -39,14 +43,20 @@ from lodestone.query.encoder import LocalEncoder
 from lodestone.query.engine import QueryEngine
 from lodestone.query.tree import Compose, Image, Text
 from lodestone.query.weighting.choice import make_weigher
+from lodestone.query.words.phrases import Change, change_of
 from lodestone.services.composed_queries import USUAL
-from lodestone.spaces.names import BRIDGE
+from lodestone.spaces.names import BRIDGE, LABELS
 from lodestone_schemas.api import SearchOptions, SearchRequest
+
+if TYPE_CHECKING:
+    from lodestone.spaces.labels import LabelSpace
 
 TOP: Final = 10
 INDEXED: Final = 2  # captions of each photo
 FEWEST_PHOTOS: Final = 4
 MOST_RIGHT: Final = 10
+NEAREST_LABELS: Final = 3  # that say what a photo shows
+PHRASES: Final = ("change it to {}", "remove not-{}")
 
 
 def words_of(text: str) -> set[str]:
@@ -115,8 +125,15 @@ class Asking:
         words = sorted({query.word for query in queries})
         self._word_vectors = dict(zip(words, bench.text.encode(words), strict=True))
 
-    def composed(self, rule: str, words: float) -> np.ndarray:
-        """Return the share of right photos of each query, composed by a rule, with a weight of the words beside 1."""
+    def composed(self, rule: str, words: float, *, phrase: str = "{}", understood: bool = True) -> np.ndarray:
+        """Return the share of right photos of each query, composed by a rule, with a weight of the words beside 1.
+
+        Args:
+            rule: Key of `RULES`.
+            words: The weight.
+            phrase: How the word is asked for.
+            understood: Whether phrases of change are understood, as they are in searches.
+        """
         engine = QueryEngine(
             store=self._bench.store,
             catalog=self._bench.catalog,
@@ -130,7 +147,10 @@ class Asking:
         )
 
         async def ask(query: Asked) -> list[str]:
-            tree = Compose(((Image(self._bench.ids[query.row]), 1.0), (Text(query.word), words)))
+            text = phrase.format(query.word)
+            change = (change_of(text) if understood else None) or Change(text)
+            asked = ((Text(change.wanted), words), *((Text(one), -USUAL["without"]) for one in change.avoided))
+            tree = Compose(((Image(self._bench.ids[query.row]), 1.0), *asked))
             return [hit.image_id for hit in (await engine.composed(tree, SearchOptions(limit=TOP))).hits]
 
         return self._shares(ask)
@@ -172,6 +192,49 @@ class Asking:
 
         return self._shares(ask)
 
+    def picture_to_words(self) -> np.ndarray:
+        """Return the share of right photos of each query by words alone: the word after what the photo shows, in words.
+
+        A photo is said by its nearest labels and, where captions are indexed, by the caption that is nearest to it in the
+        bridge. The text is encoded as a whole and searched without guides.
+        """
+        engine = self._bench.engine(MODES["both (default)"])
+
+        async def ask(query: Asked) -> list[str]:
+            said = [*self._labels[query.row], *([self._nearest_captions[query.row]] if self._captioned else [])]
+            response = await engine.answer(SearchRequest(query=", ".join([*said, query.word]), limit=TOP + 1, guides=0))
+            return [hit.image_id for hit in response.hits if hit.image_id != self._bench.ids[query.row]][:TOP]
+
+        return self._shares(ask)
+
+    def text_delta(self) -> np.ndarray:
+        """Return the share of right photos of each query by a delta in the bridge: photo + word - the photo's labels."""
+        projection = self._bench.projections[BRIDGE]
+        pictures = self._rows(projection.collection)
+        labels = projection.project_texts(self._bench.text.encode([", ".join(names) for names in self._labels]))
+
+        async def ask(query: Asked) -> list[str]:
+            word = projection.project_texts(self._word_vectors[query.word][np.newaxis])[0]
+            scores = pictures @ (pictures[query.row] + word - labels[query.row])
+            scores[query.row] = -np.inf
+            return [self._bench.ids[row] for row in np.argsort(-scores)[:TOP]]
+
+        return self._shares(ask)
+
+    @cached_property
+    def _labels(self) -> list[list[str]]:
+        """Names of the labels that are nearest to each photo."""
+        space = cast("LabelSpace", self._bench.projections[LABELS])
+        return [[name for name, _ in names] for names in space.nearest_labels(self._rows(space.collection), NEAREST_LABELS)]
+
+    @cached_property
+    def _nearest_captions(self) -> list[str]:
+        """Of all indexed captions, the one that is nearest to each photo in the bridge."""
+        projection = self._bench.projections[BRIDGE]
+        texts = [text for texts in self._bench.captions for text in dict.fromkeys(texts[:-1][:INDEXED])]
+        nearest = self._rows(projection.collection) @ projection.project_texts(self._bench.text.encode(texts)).T
+        return [texts[place] for place in nearest.argmax(axis=1)]
+
     def _rows(self, collection: str) -> np.ndarray:
         return np.asarray(self._bench.store.retrieve(collection, self._bench.ids).vectors, np.float32)
 
@@ -208,13 +271,18 @@ def measure(options: argparse.Namespace, report: Report) -> None:
             rows.append((where, f"composed ({options.rule})", f"{ours.mean():.3f}", ""))
             report.record("R@10", float(ours.mean()), case=f"composed, captions {where}")
             peers = {"picture alone": asking.picture(), "words alone": asking.words(), "plain sum": asking.plain_sum()}
+            peers |= {"picture to words": asking.picture_to_words(), "text delta": asking.text_delta()}
+            for phrase in PHRASES:
+                shown = phrase.format("WORD")
+                peers[f"{shown!r}, understood"] = asking.composed(options.rule, options.words, phrase=phrase)
+                peers[f"{shown!r}, literally"] = asking.composed(options.rule, options.words, phrase=phrase, understood=False)
             peers |= {
                 f"composed ({rule})": asking.composed(rule, options.words) for rule in options.rules if rule != options.rule
             }
             for name, shares in peers.items():
                 gain = compare_paired(shares, ours, groups).difference
                 rows.append((where, name, f"{shares.mean():.3f}", f"{gain.mean:+.3f} [{gain.low:+.3f}, {gain.high:+.3f}]"))
-                if name in {"picture alone", "words alone", "plain sum"}:
+                if name in {"picture alone", "words alone", "plain sum", "picture to words", "text delta"}:
                     report.record("gain", gain.low, case=f"over {name}, captions {where}")
             report.progress("\n".join("  ".join(row) for row in rows))
         bench.store.close()

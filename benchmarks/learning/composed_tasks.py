@@ -32,7 +32,7 @@ from lodestone.models.cache import ModelCache, fingerprint
 from lodestone.models.context import ModelContext
 from lodestone.spaces.bridge_arrays import BACKBONES, TEXT_ENCODER
 from lodestone.text_encoders.registry import make_text_encoder
-from lodestone.training.joint_pairs import JointPairs, ObjectVectors, QueryPart
+from lodestone.training.joint_pairs import JointPairs, ObjectVectors, PartVectors
 
 WORDS: Final = "words dominate"
 PICTURE: Final = "picture dominates"
@@ -97,7 +97,7 @@ def make_tasks(data: Path, cache: Path, *, which: str, queries: int, seed: int =
     }
     tasks = []
     for name, by_space in vectors.items():
-        parts = tuple(QueryPart(space, space, rows_of) for space, rows_of in by_space.items())
+        parts = tuple(PartVectors(space, space, rows_of) for space, rows_of in by_space.items())
         none = [np.empty(0, np.intp)] * len(about)
         pairs = JointPairs(parts, objects, [np.array([row]) for row in about], none)
         tasks.append(Task(name, pairs.take(np.arange(len(learnt))), pairs.take(np.arange(len(learnt), len(about)))))

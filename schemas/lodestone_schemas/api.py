@@ -12,6 +12,8 @@ from lodestone_schemas.learning import (
     TagList,
     TagPage,
     TagRequest,
+    TrustEventInfo,
+    TrustEventPage,
     TrustInfo,
     TrustPage,
 )
@@ -99,6 +101,8 @@ __all__ = [
     "TagList",
     "TagPage",
     "TagRequest",
+    "TrustEventInfo",
+    "TrustEventPage",
     "TrustInfo",
     "TrustPage",
     "UrlSearchRequest",

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from collections.abc import Callable
+from typing import Annotated, Any, Final, Self
 
 from pydantic import BaseModel, ConfigDict, Field
 
@@ -19,3 +20,24 @@ class Model(BaseModel):
     """Defines the settings that all messages share."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+_DISPLAY: Final = "_display"
+
+
+class DisplayedModel(Model):
+    """Adds to a message how notebooks show it, which the client that received it decides.
+
+    The display stands in the instance's dictionary beside the fields, as a `functools.cached_property` does. So pydantic
+    leaves it out of equality, JSON and `repr`, and messages that no client received cost nothing more.
+    """
+
+    def displayed_by(self, display: Callable[[Any], str]) -> Self:
+        """Show this message in notebooks as the HTML that `display` returns for it, and return the message."""
+        self.__dict__[_DISPLAY] = display
+        return self
+
+    def _repr_html_(self) -> str | None:
+        """Return the HTML for a notebook; None, which means plain text, where no client has set a display."""
+        display = self.__dict__.get(_DISPLAY)
+        return None if display is None else str(display(self))

@@ -100,3 +100,22 @@ class TrustPage(Model):
     """Lists learned trust, topic by topic."""
 
     topics: list[TrustInfo]
+
+
+class TrustEventInfo(Model):
+    """Describes one change of trust."""
+
+    event_id: str
+    created_at: datetime
+    kind: Literal["feedback", "reset", "import", "undo"]
+    topic: str | None = Field(None, description="The topic that it is about; null for all or several.")
+    cause: str = Field("", description="Of feedback: the query's id. Of an undo: the id of the event that it undoes.")
+    before: dict[str, float] = Field(default_factory=dict, description="Space to trust before, where one topic changed.")
+    after: dict[str, float] = Field(default_factory=dict, description="Space to trust after, where one topic changed.")
+
+
+class TrustEventPage(Model):
+    """Holds one page of changes of trust, newest first."""
+
+    events: list[TrustEventInfo]
+    next_offset: int | None = None

@@ -6,10 +6,10 @@ from datetime import datetime
 
 from pydantic import Field
 
-from lodestone_schemas.base import NEXT_CURSOR, Model
+from lodestone_schemas.base import NEXT_CURSOR, DisplayedModel, Model
 
 
-class ImageInfo(Model):
+class ImageInfo(DisplayedModel):
     """Holds what is known about one picture."""
 
     image_id: str

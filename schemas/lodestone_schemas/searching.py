@@ -7,8 +7,10 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
-from lodestone_schemas.base import MAX_GUIDES, MAX_LIMIT, MAX_OFFSET, MAX_PARTS, MAX_QUERY_CHARS, ImageId, Model
+from lodestone_schemas.base import MAX_GUIDES, MAX_LIMIT, MAX_OFFSET, MAX_PARTS, MAX_QUERY_CHARS, DisplayedModel, ImageId, Model
 from lodestone_schemas.problems import Problem
+
+GuideId = Annotated[str, Field(max_length=200)]
 
 CORRECTED_QUERY = "Words that were searched in place of the query's, some of which were misspelt; null if none was corrected."
 LANGUAGE = "ISO 639-1 code of the language that the query seems to be in; null for English, and where it cannot be told."
@@ -73,8 +75,8 @@ class SearchRequest(SearchOptions):
     weights: dict[str, float] = Field(
         default_factory=dict,
         max_length=2 * MAX_PARTS,
-        description="Part to weight, at least 0; only their ratios count, and 0 leaves the part out. Default: 1 for words and "
-        "for pictures, less for what to avoid.",
+        description="Part to weight, at least 0; only their ratios count, and 0 leaves the part out. Default: 1 for all "
+        "pictures together, 0.8 for all words, 0.5 for all words to avoid, and 0.5 for all pictures to avoid.",
     )
     refine_of: str | None = Field(
         None, max_length=64, description="Recorded query of the caller: its parts, filters and spaces are taken over."
@@ -90,6 +92,11 @@ class SearchRequest(SearchOptions):
     generators: list[str] | None = Field(None, max_length=16, description="Guide generators; default: the profile's.")
     guides: int | None = Field(None, ge=0, le=MAX_GUIDES, description="Most guides to use; 0 for the text pass alone.")
     seed: int = Field(0, ge=0, le=2**31 - 1)
+    without_guides: list[GuideId] = Field(
+        default_factory=list,
+        max_length=MAX_GUIDES,
+        description="Guides that are drawn but not used, by their ids in the answer to the same words and seed.",
+    )
     topic: str | None = Field(
         None, max_length=200, description="Topic whose trust weights count; default: the nearest learnt one."
     )
@@ -100,6 +107,11 @@ class SearchRequest(SearchOptions):
     adaptive: bool | None = Field(None, description="Draw guides until the first results are stable; default: setting.")
     spelling: Literal["auto", "off"] | None = Field(
         None, description="auto: correct misspelt words, and say so in `corrected_query`; default: setting."
+    )
+    phrases: Literal["auto", "off"] | None = Field(
+        None,
+        description="auto: beside a picture, understand English phrases of change (make it X, without Y, X instead of Y); the "
+        "answer's `parts` say how; default: setting.",
     )
     trust: bool = Field(True, description="Let learnt trust weigh the spaces.")
     tags: bool = Field(True, description="Let tags speak for pictures and make guides of them.")
@@ -124,7 +136,7 @@ class Contribution(Model):
     part: float | None = Field(None, description="Share of the hit's score; the shares sum to it. Composed queries only.")
 
 
-class Hit(Model):
+class Hit(DisplayedModel):
     """Describes one found picture. `score` orders hits of one answer only; it is not comparable between queries."""
 
     rank: int = Field(ge=1)
@@ -172,7 +184,7 @@ class GuideInfo(Model):
     picture: str | None = Field(None, description="Where its picture is served; null for a guide without one.")
 
 
-class SearchResponse(Model):
+class SearchResponse(DisplayedModel):
     """Holds one page of an answer."""
 
     query_id: str

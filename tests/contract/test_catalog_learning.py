@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
+from contextlib import nullcontext
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -18,7 +19,7 @@ from lodestone.catalog.database import migrate
 from lodestone.catalog.database.engine import make_engine
 from lodestone.catalog.records import EngineState, ImageRecord, ImageState, TagRecord
 from lodestone.catalog.use_records import FeedbackRecord, QueryRecord, TopicRecord, TrustEvent
-from lodestone.errors import NotFoundError
+from lodestone.errors import InvalidRequestError, NotFoundError
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
 
@@ -184,6 +185,14 @@ def test_only_the_latest_queries_are_kept(catalog: Catalog) -> None:
     assert catalog.query("q4") == changed
     catalog.add_query(asked(5), keep=0)
     assert catalog.queries() == []
+
+
+def test_text_that_no_database_may_hold_is_the_fault_of_the_one_who_sent_it(catalog: Catalog, catalog_url: str) -> None:
+    postgres = not catalog_url.startswith("sqlite")
+    with pytest.raises(InvalidRequestError, match="NUL") if postgres else nullcontext():
+        assert catalog.query("q\0") is None
+    with pytest.raises(InvalidRequestError, match="NUL") if postgres else nullcontext():
+        catalog.add_query(replace(asked(1), topic="\0"), keep=3)
 
 
 def test_all_queries_are_forgotten_at_once_and_feedback_is_not(catalog: Catalog) -> None:

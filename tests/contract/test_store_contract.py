@@ -499,6 +499,7 @@ def assert_moved(store: VectorStore, name: str, base: PointBatch, rows: list[int
         assert point not in found.ids
 
 
+@pytest.mark.nightly
 @pytest.mark.slow
 @of_each_engine
 def test_writes_hold_when_the_parameters_change_in_the_middle_of_a_build(store: VectorStore) -> None:

@@ -40,7 +40,7 @@ def threshold(kilobytes: int) -> models.OptimizersConfigDiff:
 
 
 def wait_for(client: QdrantClient, status: models.CollectionStatus) -> None:
-    until = time.monotonic() + 60
+    until = time.monotonic() + 180
     while client.get_collection(SPEC.name).status != status:
         assert time.monotonic() < until
         time.sleep(0.005)
@@ -73,7 +73,7 @@ def test_they_are_repeated_for_those_who_only_search_too(optimizing: tuple[Vecto
     store.delete(SPEC.name, POINTS.ids[:100])
     break_off(client)
     question = [VectorQuery(vector, 1, exact=True) for vector in POINTS.vectors[:100]]
-    until = time.monotonic() + 60
+    until = time.monotonic() + 180
     while back := {found.ids[0] for found in store.search(SPEC.name, question)} & set(POINTS.ids[:100]):
         assert time.monotonic() < until, len(back)
         time.sleep(0.05)
@@ -123,7 +123,7 @@ def test_who_waits_to_be_alone_is_not_overtaken_by_new_writers() -> None:
     def first_writer() -> None:
         with gate.writing():
             first_in.set()
-            assert let_go.wait(30)
+            assert let_go.wait(180)
             order.append("first writer")
 
     def alone() -> None:
@@ -136,7 +136,7 @@ def test_who_waits_to_be_alone_is_not_overtaken_by_new_writers() -> None:
 
     threads = [threading.Thread(target=work) for work in (first_writer, alone, second_writer)]
     threads[0].start()
-    assert first_in.wait(30)
+    assert first_in.wait(180)
     threads[1].start()
     while not gate._waiting:
         time.sleep(0.001)
@@ -144,5 +144,5 @@ def test_who_waits_to_be_alone_is_not_overtaken_by_new_writers() -> None:
     time.sleep(0.05)
     let_go.set()
     for thread in threads:
-        thread.join(30)
+        thread.join(180)
     assert order == ["first writer", "alone", "second writer"]

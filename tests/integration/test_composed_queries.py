@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from dataclasses import replace
 
 import numpy as np
@@ -16,13 +17,19 @@ from lodestone.composed.joint import JointPart, scores
 from lodestone.config.compositions import DEFAULT_COMPOSITION, Composition, Modality, Role, choose_composition
 from lodestone.config.settings import TagSettings
 from lodestone.errors import InvalidRequestError, NotFoundError
+from lodestone.query.composing.candidates import Standing, UnionSource
+from lodestone.query.composing.candidates import _together as together
+from lodestone.query.composing.centring import SHARE
 from lodestone.query.learned_stages import LearnedModels
 from lodestone.query.memory import Memory
+from lodestone.query.stages import EqualWeights
 from lodestone.query.tree import Compose, Image, Not, Picture, Text, Vector
 from lodestone.query_log.explain import explain
 from lodestone.query_log.replay import replay
 from lodestone.query_log.trace import load_trace
 from lodestone.retrieval.fusion import WEIGHTED_SUM
+from lodestone.retrieval.rescoring import ListSearch
+from lodestone.services.composed_queries import earlier_parts
 from lodestone.store.base import PointBatch
 from lodestone_schemas.api import SearchFilters, SearchOptions, SearchRequest
 from lodestone_schemas.collections import FUSED_FIELDS, CollectionSpec
@@ -56,9 +63,9 @@ def captioned(models, tmp_path_factory):
     made.close()
 
 
-def engine_of(collection, *, rule="product"):
+def engine_of(collection, *, rule="product", target="own"):
     memory = Memory(collection.catalog, collection.store, history=100, tags=TagSettings(implicit=False))
-    composition = replace(choose_composition(DEFAULT_COMPOSITION, {}, PROFILE), rule=rule)
+    composition = replace(choose_composition(DEFAULT_COMPOSITION, {}, PROFILE), rule=rule, target=target)
     return collection.engine(learnt=LearnedModels(memory=memory), composition=composition)
 
 
@@ -125,6 +132,39 @@ async def test_each_part_has_a_weight_and_the_parts_of_a_hit_sum_to_its_score(co
     assert not {collection.ids[CAT], collection.ids[ROCKET]} & {hit.image_id for hit in response.hits}
 
 
+async def test_pictures_are_centred_but_for_the_sum_and_records_keep_their_own_vectors(collection):
+    picture = Picture(np.asarray(photo(CAT).convert("RGB")))
+    query = Compose(((Text("a cup"), 1.0), (picture, 1.0)))
+    own = {}
+    for rule in ("sum", "product"):
+        response = await last(engine_of(collection, rule=rule).ask(query, ALL))
+        trace = load_trace(collection.catalog, response.query_id)
+        (search,) = (one for one in trace.searches if (one.guide, one.space) == ("picture", "labels"))
+        own[rule] = search.vector
+        ids, vectors = vectors_of(collection, "labels")
+        asked = search.vector - (0 if rule == "sum" else SHARE * vectors.mean(axis=0))  # fewer pictures than a sample has
+        cosines = dict(zip(ids, vectors @ (asked / np.linalg.norm(asked)), strict=True))
+        for hit in response.hits:
+            (shown,) = (one.score for one in hit.contributions if (one.guide, one.space) == ("picture", "labels"))
+            assert shown == pytest.approx(cosines[hit.image_id], abs=1e-4)
+    np.testing.assert_array_equal(own["sum"], own["product"])
+
+
+async def test_the_mean_of_ordinary_words_is_not_computed_on_the_event_loop(collection):
+    """Also where the samples of pictures are known: the first query of a process makes it of all class names."""
+
+    class Watched(EqualWeights):
+        def ordinary_words(self):
+            threads.append(threading.current_thread())
+            return {}
+
+    threads, engine = [], collection.engine(weigher=Watched())
+    for _ in range(2):
+        await last(engine.ask(Compose(((Image(collection.ids[CAT]), 1.0), (Text("a cup"), 1.0))), ALL))
+    assert len(threads) == 2
+    assert threading.current_thread() not in threads
+
+
 async def test_words_change_what_a_picture_finds_and_words_to_avoid_push_it_away(collection, engine):
     cat = Image(collection.ids[CAT])
 
@@ -135,6 +175,37 @@ async def test_words_change_what_a_picture_finds_and_words_to_avoid_push_it_away
     alone = await place(cat, COFFEE)
     assert await place(Compose(((cat, 1.0), (Text("a cup of coffee"), 2.0))), COFFEE) < alone
     assert await place(Compose(((cat, 1.0), (Text("a cup of coffee"), -2.0))), COFFEE) > alone
+
+
+async def test_a_composition_vector_takes_the_place_of_the_picture_s_own_where_the_settings_say_so(collection):
+    engine = engine_of(collection, rule="sum", target="composed")
+    pixels = Picture(np.asarray(photo(CAT).convert("RGB")))
+    response = await last(engine.ask(Compose(((Text("a cup"), 2.0), (pixels, 1.0), (Text("a rocket"), -1.0))), ALL))
+    trace = load_trace(collection.catalog, response.query_id)
+    encoded = collection.models.text_encoder.encode(["a cup"])
+    composed = {}
+    for space in ("labels", "labels0"):
+        ids, rows = vectors_of(collection, space)
+        picture, words = rows[ids.index(collection.ids[CAT])], collection.models.projections[space].project_texts(encoded)[0]
+        composed[space] = (picture + words) / np.linalg.norm(picture + words)
+        searched = {one.guide: one.vector for one in trace.searches if one.space == space}
+        np.testing.assert_allclose(searched["picture"], composed[space], atol=1e-4)
+        np.testing.assert_allclose(searched["words"], words, atol=1e-5)
+        for row, image_id in zip(rows, ids, strict=True):
+            found = [
+                part.score for part in contributions_of(response, image_id) if (part.guide, part.space) == ("picture", space)
+            ]
+            assert found == [pytest.approx(float(row @ composed[space]), abs=1e-4)]
+        (part,) = (one for one in earlier_parts(trace, engine.encoder.collections) if one.name == "picture")
+        np.testing.assert_allclose(part.leaf.by_space[space], picture, atol=1e-4)  # a refinement composes it anew
+    for hit in response.hits:
+        assert sum(one.part for one in hit.contributions) == pytest.approx(hit.score, abs=1e-5)
+    assert replay(trace).identical
+    assert unexplained(explain(trace)) == []
+
+
+def contributions_of(response, image_id):
+    return next(hit.contributions for hit in response.hits if hit.image_id == image_id)
 
 
 async def test_a_query_of_one_part_is_answered_as_that_part_alone(collection, engine):
@@ -188,10 +259,81 @@ async def test_pages_of_a_composed_query_append(collection, engine):
     assert paged == whole
 
 
+async def test_candidates_are_found_by_the_weights_of_modalities_that_they_are_ranked_by(collection, monkeypatch):
+    amounts = {"labels-words": 0.9, "labels-picture": 0.1, "labels0-words": 0.0, "labels0-picture": 0.0}
+    composition = replace(choose_composition(DEFAULT_COMPOSITION, {}, PROFILE), rule="sum")
+    assert {modality.name for modality in composition.modalities} >= set(amounts)
+    asked = []
+    original = UnionSource.search
+
+    async def search(self, searches, *arguments, standings):
+        asked.extend((one.guide, one.space, one.weight / standings[one.guide, one.space].spread) for one in searches)
+        return await original(self, searches, *arguments, standings=standings)
+
+    monkeypatch.setattr(UnionSource, "search", search)
+    engine = collection.engine(composition=replace(composition, weights=amounts))
+    query = Compose(((Text("a cup"), 1.0), (Image(collection.ids[CAT]), 2.0)))
+    response = await last(engine.ask(query, ALL))
+    assert [(part, space) for part, space, _ in asked] == [("words", "labels"), ("picture", "labels")]
+    of_words, of_picture = (weight for _, _, weight in asked)
+    assert of_words / of_picture == pytest.approx(0.9 / (2 * 0.1))
+    assert response.hits
+
+
+async def test_captions_alone_may_have_a_weight(captioned):
+    composition = choose_composition(DEFAULT_COMPOSITION, {}, PROFILE)
+    engine = captioned.engine(composition=replace(composition, weights={"captions": 1.0}))
+    response = await last(engine.ask(Compose(((Text("a brown horse"), 1.0), (Image(captioned.ids[CAT]), 1.0))), ALL))
+    assert response.hits[0].uri == "horse.png"
+    assert {one.space for hit in response.hits for one in hit.contributions} == {"captions"}
+
+
 async def test_filters_hold_for_every_part(collection, engine):
     query = Compose(((Text("a cat"), 1.0), (Image(collection.ids[CAT]), 1.0)))
     response = await last(engine.ask(query, SearchOptions(limit=200, filters=SearchFilters(corpora=["made"]))))
     assert {hit.corpus for hit in response.hits} == {"made"}
+
+
+@pytest.mark.parametrize("rule", RULES)
+async def test_filters_that_leave_no_picture_are_answered_with_none_and_the_record_keeps_the_parts(captioned, rule):
+    engine = engine_of(captioned, rule=rule)
+    query = Compose(((Text("a cat"), 1.0), (Picture(np.asarray(photo(CAT).convert("RGB"))), 1.0), (Text("dots"), -1.0)))
+    nowhere = SearchFilters(path_prefix="nowhere")
+    for diversity in (0.0, 0.5):
+        asked = replace(query, diversity=diversity)
+        response = await last(engine.ask(asked, SearchOptions(filters=nowhere, explain=True)))
+        assert (response.hits, response.next_offset, response.dropped) == ([], None, [])
+        assert [part.name for part in response.parts] == ["words", "picture", "without"]
+    trace = load_trace(captioned.catalog, response.query_id)
+    assert replay(trace).identical
+    assert {part.name for part in earlier_parts(trace, engine.encoder.collections)} == {"words", "picture", "without"}
+
+
+async def test_parts_that_cancel_out_are_answered_with_scores_of_nought(collection):
+    picture = Picture(np.asarray(photo(CAT).convert("RGB")))
+    response = await last(engine_of(collection, rule="sum").ask(Compose(((picture, 1.0), (picture, -1.0))), ALL))
+    assert len(response.hits) == len(vectors_of(collection, "labels")[0])
+    assert [hit.score for hit in response.hits] == pytest.approx([0.0] * len(response.hits), abs=1e-6)
+
+
+def test_a_space_in_which_parts_cancel_out_is_searched_for_the_first_of_them():
+    vector = np.array([0.6, 0.8], np.float32)
+    parts = [ListSearch("picture", "labels", "c", 0.5, vector), ListSearch("unlike", "labels", "c", 0.5, -vector)]
+    standings = {("picture", "labels"): Standing(0.2, 0.1), ("unlike", "labels"): Standing(-0.2, 0.1)}
+    assert together(parts, standings) is parts[0]
+    heavier = together([parts[0], replace(parts[1], weight=0.4)], standings)
+    np.testing.assert_allclose(heavier.vector, vector, atol=1e-5)
+
+
+@pytest.mark.parametrize("rule", RULES)
+@pytest.mark.filterwarnings("error")
+async def test_a_part_of_nearly_no_weight_gives_nearly_nothing(collection, rule):
+    cat = Image(collection.ids[CAT])
+    for weight in (5e-324, 1e-310, 1e-100):
+        response = await last(engine_of(collection, rule=rule).ask(Compose(((Text("a cup"), weight), (cat, 1.0))), ALL))
+        for hit in response.hits:
+            assert sum(one.part for one in hit.contributions) == pytest.approx(hit.score, abs=1e-5)
+            assert sum(abs(one.part) for one in hit.contributions if one.guide == "words") < 1e-50
 
 
 async def test_diversity_moves_pictures_like_those_before_them_down_and_is_a_part_of_the_score(collection, engine):
@@ -259,6 +401,26 @@ async def test_words_are_encoded_in_one_pass_and_each_collection_is_searched_in_
     spaces = {collection.models.projections[space].collection for space in ("labels", "labels0")}
     assert passes == [3]
     assert sorted(calls) == sorted([(name, 1, False) for name in spaces] + [(name, 3, True) for name in spaces])
+
+
+async def test_samples_that_are_too_old_are_not_read_again_on_the_event_loop(captioned, monkeypatch):
+    engine = engine_of(captioned)
+    query = Compose(((Text("a cat"), 1.0), (Image(captioned.ids[CAT]), 1.0)))
+    await last(engine.ask(query, ALL))
+    samples = engine._pipeline.composed._calibration._samples
+    assert {one.partition("-")[0] for one in samples} == {"labels", "labels0", "captions"}
+    samples.update({name: replace(one, read_at=one.read_at - 3_600) for name, one in samples.items()})
+    read = []
+    original = type(captioned.store).info
+
+    def info(self, name):
+        read.append((name, threading.current_thread() is threading.main_thread()))
+        return original(self, name)
+
+    monkeypatch.setattr(type(captioned.store), "info", info)
+    await last(engine.ask(query, ALL))
+    assert set(samples) <= {name for name, _ in read}
+    assert [name for name, on_the_loop in read if on_the_loop] == []
 
 
 async def test_a_fused_collection_is_searched_instead_of_the_spaces_where_there_is_one(models, tmp_path, monkeypatch):

@@ -132,7 +132,7 @@ def test_it_follows_pictures_captions_and_settings(folder: Path) -> None:
 def test_small_homes_have_none_unless_the_settings_say_so(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with opened(folder, fused=None) as runtime:
         assert all(target.alias != ALIAS for target in make_targets(runtime))
-        monkeypatch.setattr("lodestone.indexing.sync.fused_target.FUSED_FROM", 10)
+        monkeypatch.setattr("lodestone.config.compositions.FUSED_FROM", 10)
         assert any(target.alias == ALIAS for target in make_targets(runtime))
-        monkeypatch.setattr("lodestone.indexing.sync.fused_target.FUSED_UP_TO", 15)  # large ones have none either
+        monkeypatch.setattr("lodestone.config.compositions.FUSED_UP_TO", 15)  # large ones have none either
         assert all(target.alias != ALIAS for target in make_targets(runtime))

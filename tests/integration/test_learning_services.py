@@ -16,6 +16,7 @@ from lodestone.config.settings import Settings
 from lodestone.home.runtime import Runtime
 from lodestone.indexing.run.index_run import index_paths
 from lodestone.indexing.run.report import IndexRequest
+from lodestone.services.sessions import tag_delivery
 from lodestone_serve.http.application import create_app
 from lodestone_serve.inference.home import home_services
 from lodestone_serve.telemetry.metrics import Metrics
@@ -85,6 +86,11 @@ async def test_feedback_teaches_trust_and_tags_once(http: httpx.AsyncClient) -> 
     again = (await http.post("/v1/feedback", json=said)).json()
     assert not again["applied"]
     assert (await http.get("/v1/trust")).json()["topics"][0]["weights"] == first["after"]
+    history = (await http.get("/v1/trust/events", params={"topic": first["topic"], "limit": 1})).json()
+    (event,) = history["events"]
+    assert (event["kind"], event["cause"], event["after"]) == ("feedback", answer["query_id"], first["after"])
+    assert (history["next_offset"], event["event_id"]) == (None, first["event_id"])
+    assert (await http.get("/v1/trust/events", params={"topic": "nothing"})).json()["events"] == []
     tags = (await http.get("/v1/tags", params={"text": "coloured dots on paper"})).json()["tags"]
     assert [(tag["image_id"], tag["source"]) for tag in tags] == [(right, "feedback")]
     later = await asked(http, "coloured dots on paper", guides=0, explain=True)
@@ -122,7 +128,8 @@ async def test_unknown_pictures_in_feedback_are_told_and_change_nothing(http: ht
     assert result["before"] == result["after"]
 
 
-async def test_a_tag_by_hand_is_found_and_taken_away(http: httpx.AsyncClient) -> None:
+async def test_a_tag_by_hand_is_found_and_taken_away(http: httpx.AsyncClient, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tag_delivery, "SHOWN_S", 180.0)  # a busy machine does not deliver within a quarter of a second
     image_id = (await asked(http, "anything", guides=0))["hits"][7]["image_id"]
     put = (await http.post("/v1/tags", json={"image_ids": [image_id], "text": "zanzibar holiday"})).json()["tags"]
     assert [tag["source"] for tag in put] == ["user"]

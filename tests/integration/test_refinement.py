@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import threading
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any, ClassVar
@@ -10,20 +11,18 @@ from typing import Any, ClassVar
 import httpx
 import pytest
 from tests.support.home import image_ids, settings_for
-from tests.support.homes import write_pictures
+from tests.support.homes import index, write_pictures
+from tests.support.in_process import app_of, client_of, opened_services
 from tests.support.photos import CAT, COFFEE, ROCKET, photo
 from tests.support.pictures import encoded
 
 from lodestone.access.caller import LOCAL_CALLER, Caller
 from lodestone.config.settings import Settings
 from lodestone.errors import NotFoundError
-from lodestone.home.runtime import Runtime
-from lodestone.indexing.run.index_run import index_paths
-from lodestone.indexing.run.report import IndexRequest
+from lodestone.services import composed_queries
 from lodestone.services.use_cases import Services
+from lodestone_schemas.access import Scope
 from lodestone_schemas.api import SearchRequest
-from lodestone_serve.http.application import create_app
-from lodestone_serve.inference.home import home_services
 
 UNKNOWN = "00000000-0000-5000-8000-000000000000"
 CUP, MIDDLE = "a cup of coffee", {"x": 0.25, "y": 0.25, "w": 0.5, "h": 0.5}
@@ -36,24 +35,19 @@ def settings(tmp_path_factory: pytest.TempPathFactory) -> Settings:
     write_pictures(folder / "pictures", drawn=12)
     (folder / "pictures" / "drawn" / "000000.txt").write_text("coloured dots on a grey ground\n")
     settings = settings_for(folder)
-    with Runtime.open(settings) as runtime:
-        index_paths(runtime, IndexRequest((folder / "pictures",), corpus="photos"))
+    index(settings, folder / "pictures")
     return settings
 
 
 @pytest.fixture
 async def services(settings: Settings) -> AsyncIterator[Services]:
-    opened = home_services(settings)
-    await opened.session.open()
-    yield opened
-    await opened.session.close()
+    async with opened_services(settings) as opened:
+        yield opened
 
 
 @pytest.fixture
 async def http(settings: Settings, services: Services) -> AsyncIterator[httpx.AsyncClient]:
-    app = create_app(services, settings=settings.serve, token="secret")
-    transport = httpx.ASGITransport(app=app, raise_app_exceptions=False)
-    async with httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1:7860") as client:
+    async with client_of(app_of(services, settings)) as client:
         yield client
 
 
@@ -130,6 +124,41 @@ async def test_words_decide_which_pictures_like_the_reference_come_first(http, i
     assert sum(place(unlike, name) for name in drawn) > sum(place(plain, name) for name in drawn)
 
 
+async def test_phrases_of_change_beside_a_picture_find_what_their_content_finds(http, ids, services, monkeypatch) -> None:
+    def found(answer: dict[str, Any]) -> tuple[object, ...]:
+        said = [(part["name"], part["text"], part["avoid"], part["weight"]) for part in answer["parts"]]
+        return said, [(hit["image_id"], hit["score"]) for hit in answer["hits"]]
+
+    like = [ids[stem(CAT)]]
+    changed = await asked(http, like=like, query=f"change it to {CUP}")
+    assert [part["text"] for part in changed["parts"]] == [CUP, None]
+    for words in (f"remove not-{CUP}", f"nothing but {CUP}", CUP):
+        assert found(await asked(http, like=like, query=words)) == found(changed)
+    assert found(await asked(http, like=like, without=[f"not {CUP}"])) == found(changed)
+    swapped = await asked(http, like=like, query=f"{CUP} instead of dots")
+    assert found(swapped) == found(await asked(http, like=like, query=CUP, without=["dots"]))
+    assert found(await asked(http, refine_of=swapped["query_id"])) == found(swapped)
+    literal = await asked(http, like=like, query=f"change it to {CUP}", phrases="off")
+    assert [part["text"] for part in literal["parts"]] == [f"change it to {CUP}", None]
+    monkeypatch.setitem(services.session.runtime.settings.query.__dict__, "phrases", "off")  # settings are frozen
+    literal = await asked(http, like=like, query="without dots")
+    assert [part["text"] for part in literal["parts"]] == ["without dots", None]
+    understood = await asked(http, like=like, query="without dots", phrases="auto")
+    assert [(part["name"], part["text"]) for part in understood["parts"]] == [("picture", None), ("without", "dots")]
+    monkeypatch.undo()
+    alone = await asked(http, query="dots", without=[f"not {CUP}"])  # no picture that could change
+    assert [part["text"] for part in alone["parts"]] == ["dots", f"not {CUP}"]
+
+
+async def test_a_refinement_that_leaves_words_alone_is_asked_again_with_these_words(http, ids) -> None:
+    first = await asked(http, query=CUP, like=[ids[stem(CAT)]])
+    words = await asked(http, refine_of=first["query_id"], weights={"picture": 0}, guides=0)
+    assert words["parts"] == []
+    again = await http.post(f"/v1/queries/{words['query_id']}/replay", params={"fresh": "true"})
+    assert again.status_code == 200, again.text
+    assert again.json()["identical"]
+
+
 async def test_options_and_filters_are_taken_over_unless_they_are_given(http, ids) -> None:
     filters = {"corpora": ["photos"], "path_prefix": "drawn"}
     first = await asked(http, query="dots", like=[ids["000003"]], filters=filters, diversity=0.3)
@@ -140,6 +169,15 @@ async def test_options_and_filters_are_taken_over_unless_they_are_given(http, id
     third = await asked(http, refine_of=second["query_id"], filters={}, diversity=0)
     assert not all(hit["uri"].startswith("drawn/") for hit in third["hits"])
     assert (await http.get(f"/v1/queries/{third['query_id']}")).json()["plan"]["diversity"] == 0
+
+
+async def test_filters_that_leave_nothing_are_lifted_by_a_refinement(http, ids) -> None:
+    nowhere = {"path_prefix": "nowhere"}
+    first = await asked(http, query="a cat", like=[ids[stem(CAT)]], filters=nowhere)
+    assert first["hits"] == [] and parts(first).keys() == {"words", "picture"}
+    await explained(http, first)
+    second = await asked(http, refine_of=first["query_id"], filters={})
+    assert second["hits"] and parts(second) == parts(first)
 
 
 async def test_a_region_of_a_picture_is_searched_and_taken_over(http, ids) -> None:
@@ -155,6 +193,12 @@ async def test_a_region_of_a_picture_is_searched_and_taken_over(http, ids) -> No
     assert refined["parts"][1]["region"] == region
     again = await asked(http, refine_of=crop["query_id"])
     assert {hit["image_id"]: hit["score"] for hit in again["hits"]} == pytest.approx(scores, abs=1e-4)
+
+
+@pytest.mark.parametrize("size", [1e-7, 1e-320])
+async def test_a_region_of_next_to_nothing_is_one_pixel(http, ids, size) -> None:
+    found = await asked(http, like=[ids[stem(CAT)]], query="a cat", region={"x": 0.5, "y": 0.5, "w": size, "h": size})
+    assert found["hits"]
 
 
 async def test_several_pictures_are_uploaded_with_words_and_refined_by_their_vectors(http, ids) -> None:
@@ -180,6 +224,24 @@ async def test_several_pictures_are_uploaded_with_words_and_refined_by_their_vec
     assert parts(of_one) == pytest.approx({"picture": 1 / 1.8, "words": 0.8 / 1.8})
     cropped = await uploaded(CAT, region=MIDDLE, query="a cat")
     assert cropped["parts"][1]["region"] == MIDDLE
+
+
+async def test_large_pictures_are_not_copied_on_the_event_loop(http, ids, monkeypatch) -> None:
+    threads = []
+    for name in ("cropped", "_pixels_of"):
+        original = getattr(composed_queries, name)
+
+        def noted(*arguments, _name=name, _original=original):
+            threads.append((_name, threading.current_thread() is threading.main_thread()))
+            return _original(*arguments)
+
+        monkeypatch.setattr(composed_queries, name, noted)
+    await asked(http, query=CUP, like=[ids[stem(CAT)]], region=MIDDLE)
+    sent = {"image": ("p", encoded(photo(CAT), "PNG"))}
+    for options in ({"query": CUP}, {"query": CUP, "region": MIDDLE}):
+        answer = await http.post("/v1/search/image", files=sent, data={"options": json.dumps(options)})
+        assert answer.status_code == 200, answer.text
+    assert threads == [("cropped", False), ("_pixels_of", False), ("cropped", False)]
 
 
 async def test_streams_and_batches_answer_composed_queries_too(http, ids) -> None:
@@ -258,6 +320,7 @@ async def test_pictures_that_cannot_be_decoded_or_are_too_many_are_refused(http)
     broken = [("image", ("a", good)), ("images", ("b", b"no picture"))]
     answer = await http.post("/v1/search/image", files=broken, data={"options": '{"query": "a cat"}'})
     assert (answer.status_code, bool(answer.json()["hint"])) == (422, True), answer.text
+    assert answer.json()["detail"].startswith("picture 2 of 2 that were sent: not a picture")
     many = [("image", ("a", good)), *(("images", ("b", b"x")) for _ in range(8))]
     answer = await http.post("/v1/search/image", files=many)
     assert (answer.status_code, "9 pictures were sent" in answer.json()["detail"]) == (422, True), answer.text
@@ -301,3 +364,12 @@ async def test_pictures_and_queries_of_others_do_not_exist(services, ids) -> Non
             await services.search.answer(request, stranger)
         with pytest.raises(NotFoundError, match=missing):
             await anext(services.search.events(request, stranger))
+
+
+async def test_a_query_is_refined_by_whoever_asked_it_and_by_nobody_else(services) -> None:
+    alice, bob = (Caller.named(name, {Scope.SEARCH}) for name in ("alice", "bob"))  # both see all pictures
+    asked_by_alice = await services.search.answer(SearchRequest(query="a cat", guides=0), alice)
+    step = SearchRequest(refine_of=asked_by_alice.query_id, query="at night")
+    with pytest.raises(NotFoundError, match="no query"):
+        await services.search.answer(step, bob)
+    assert [part.text for part in (await services.search.answer(step, alice)).parts] == ["a cat", "at night"]

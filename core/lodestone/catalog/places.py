@@ -8,11 +8,12 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import Final, NamedTuple
 
 _AT_ONCE: Final = 500  # below SQLite's limit on variables
 _WAIT_S: Final = 5.0
+_LOOKED_AT: Final = 10_000  # pictures
 
 
 class Place(NamedTuple):
@@ -51,10 +52,27 @@ def count_corpora(file: Path) -> int | None:
         return None
 
 
+def folders_named(file: Path, name: str) -> list[str]:
+    """Return folders inside the roots whose own names hold `name`, whatever its case, in order; [] if that cannot be read."""
+    marked = name.replace("\\", "\\\\").replace("%", "\\%").replace("_", "\\_")
+    query = f"SELECT uri FROM images WHERE state != 'gone' AND uri LIKE ? ESCAPE '\\' LIMIT {_LOOKED_AT}"  # noqa: S608 - a number
+    try:
+        with _opened(file) as connection:
+            uris = [str(uri) for (uri,) in connection.execute(query, (f"%{marked}%/%",))]
+    except sqlite3.Error:
+        return []
+    folders = (folder for uri in uris for folder in PurePosixPath(uri).parents)
+    return sorted({str(folder) for folder in folders if name.casefold() in folder.name.casefold()})
+
+
 @contextmanager
 def _opened(file: Path) -> Iterator[sqlite3.Connection]:
+    with closing(sqlite3.connect(read_only_address(file), uri=True, timeout=_WAIT_S)) as connection:
+        yield connection
+
+
+def read_only_address(file: Path) -> str:
+    """Return the URI by which SQLite opens a file without writing anything."""
     # A reader of a file that no process has open would make the files of its log, also on a disk that is full or read-only.
     unused = not file.with_name(f"{file.name}-wal").exists()
-    address = f"{file.absolute().as_uri()}?mode=ro{'&immutable=1' if unused else ''}"
-    with closing(sqlite3.connect(address, uri=True, timeout=_WAIT_S)) as connection:
-        yield connection
+    return f"{file.absolute().as_uri()}?mode=ro{'&immutable=1' if unused else ''}"

@@ -50,7 +50,7 @@ class FusedSpace:
 
 
 @dataclass(frozen=True, slots=True)
-class Presence:
+class PresencePattern:
     """Pictures of a query that lack the same spaces.
 
     Attributes:
@@ -152,7 +152,7 @@ class FusedLayout:
             slots.append(vector)
         return (np.concatenate(slots) * math.sqrt(len(self.spaces))).astype(np.float32)
 
-    def presences(self, parts: Sequence[JointPart]) -> Iterator[Presence]:
+    def presences(self, parts: Sequence[JointPart]) -> Iterator[PresencePattern]:
         """Yield the groups of pictures by what they lack of a query's spaces, the complete ones first; not those that lack all.
 
         There are two to the power of the optional spaces that have a weight, so mostly one or two.
@@ -164,7 +164,7 @@ class FusedLayout:
                 weight = math.fsum(amount for name, amount in weights.items() if name not in lacking)
                 if weight > 0:
                     held = [lacks(name) if name in lacking else name for name in optional]
-                    yield Presence(tuple(MatchAny(HOLDS, (value,)) for value in held), weight)
+                    yield PresencePattern(tuple(MatchAny(HOLDS, (value,)) for value in held), weight)
 
 
 def fused_alias(composition: str) -> str:

@@ -62,7 +62,7 @@ class ModalityWeights(Mapping[str, float]):
         _check(amounts)
         greatest = max(amounts.values(), default=0.0)
         if greatest <= 0:
-            raise InvalidRequestError("all weights are 0", hint="give at least one modality a weight above 0")
+            raise InvalidRequestError("all weights are 0", hint="give at least one of them a weight above 0")
         scaled = {name: amount / greatest for name, amount in amounts.items()}  # no overflow of the sum
         total = math.fsum(scaled.values())
         return cls({name: amount / total for name, amount in scaled.items()})

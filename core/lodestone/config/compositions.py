@@ -29,10 +29,13 @@ of three spaces took 4 ms of processor time through a fused index and 39 ms thro
 
 FUSED_UP_TO: Final = 1_000_000
 """Pictures up to which a fused index is begun where the settings do not say. It takes as much room as all spaces together,
-which is for the owner of a larger collection to decide (docs/capacity.md does not count it)."""
+which is for the owner of a larger collection to decide (docs/capacity.md)."""
+
+_KEPT: Final = 0.5  # a fused index stays while there are this share of `FUSED_FROM`
 
 Rule = Literal["sum", "product", "basic", "harris"]
-TargetVector = Literal["own", "composed"]
+TargetVector = Literal["own", "composed", "guide"]
+DEFAULT_STRENGTH: Final = 0.6
 DEFAULT_RULE: Final[Rule] = "product"  # it measures best (benchmarks/learning/composed.py)
 
 CAPTIONS_SPACE: Final = "captions"  # `lodestone.spaces.names` is above this package
@@ -68,7 +71,12 @@ class CompositionSettings(BaseModel):
         description="Modality to weight (MUST's square), in any ratio; default: learnt ones, or else equal ones.",
     )
     target: TargetVector = Field(
-        "own", description="own: the picture's vector; composed: the sum of its vector and the words' in their joint space."
+        "own",
+        description="own: the picture's vector; composed: the sum of its vector and the words' in their joint space; "
+        "guide: the vector of the picture as a generator edits it by the words.",
+    )
+    strength: float = Field(
+        DEFAULT_STRENGTH, gt=0, le=1, description="How far a guide may go from the picture: 1 keeps next to nothing of it."
     )
     rule: Rule = Field(
         DEFAULT_RULE, description="How the parts' similarities of a candidate are joined: sum, product, basic, harris."
@@ -116,6 +124,7 @@ class Composition:
         modalities: Its modalities in order, at least one of them a target.
         weights: Modality -> weight in any ratio, as the settings give them; empty if they give none.
         target: What the target part of a query is: the picture's own vector, or a composition vector (MUST, options 1 and 2).
+        strength: How far a guide may go from the picture, in (0, 1].
         rule: How the parts' similarities of a candidate are joined.
         fused: Whether a fused index is kept; None: from a size on.
     """
@@ -126,6 +135,7 @@ class Composition:
     target: TargetVector = "own"
     rule: Rule = DEFAULT_RULE
     fused: bool | None = None
+    strength: float = DEFAULT_STRENGTH
 
     @property
     def spaces(self) -> tuple[str, ...]:
@@ -136,6 +146,17 @@ class Composition:
     def optional(self) -> frozenset[str]:
         """Return the spaces that a picture may have no vector in."""
         return frozenset({CAPTIONS_SPACE}) & set(self.spaces)
+
+    def keeps_fused(self, pictures: int, *, exists: bool = False) -> bool:
+        """Return whether a home with so many pictures keeps a fused index of this composition.
+
+        Args:
+            pictures: Number of pictures.
+            exists: Whether there is one already. It stays while there are half as many pictures as one is begun with.
+        """
+        if self.fused is not None:
+            return self.fused
+        return pictures >= FUSED_FROM * _KEPT if exists else FUSED_FROM <= pictures <= FUSED_UP_TO
 
     def modality(self, name: str) -> Modality:
         """Return one modality by its name.
@@ -170,7 +191,9 @@ def all_compositions(own: Mapping[str, CompositionSettings], profile: Profile) -
             )
         modalities = tuple(Modality(key, one.space, one.role) for key, one in wanted.modalities.items()) or ordinary
         _check(name, modalities, wanted.weights, profile)
-        compositions[name] = Composition(name, modalities, wanted.weights, wanted.target, wanted.rule, wanted.fused)
+        compositions[name] = Composition(
+            name, modalities, wanted.weights, wanted.target, wanted.rule, wanted.fused, wanted.strength
+        )
     return compositions
 
 

@@ -69,6 +69,9 @@ class IndexSettings(_Section):
     backoff_s: float = Field(1.0, ge=0, le=600, description="Seconds before a slice is tried again; doubled each time.")
     wave_slices: int = Field(400, ge=1, le=100_000, description="Most slices that one wave hands out.")
     wave_s: float = Field(300.0, gt=0, description="Seconds of a wave; after each one, what it embedded can be found.")
+    background_nice: int = Field(
+        10, ge=0, le=19, description="Niceness of the process that indexes beside a service: 0 yields to nobody, 19 to all."
+    )
     loaders: int = Field(
         0, ge=0, le=256, description="Groups of slices loaded at once; 0 for 2, on a cluster 2 a node of the vector store."
     )
@@ -109,6 +112,7 @@ class QuerySettings(_Section):
     adaptive: bool | None = Field(None, description="Draw guides until the first results are stable; default: the profile's.")
     budget: float | None = Field(None, ge=0, description="Most that paid generators may cost a query; default: no limit.")
     spelling: Literal["auto", "off"] = Field("auto", description="Correct misspelt words before searching; the answer says so.")
+    phrases: Literal["auto", "off"] = Field("auto", description="Understand English phrases of change beside a picture.")
     history: int = Field(1_000, ge=0, le=1_000_000, description="Queries kept for explain, replay and feedback; 0 keeps none.")
 
 
@@ -147,6 +151,9 @@ class Settings(BaseSettings):
     catalog_url: str | None = Field(None, description="SQLAlchemy URL; default: SQLite in the home.")
     catalog_connections: int = Field(15, ge=2, le=1_000, description="Of one process to PostgreSQL, at most.")
     log_level: Literal["debug", "info", "warning", "error"] = "warning"
+    pictures: Literal["auto", "kitty", "sixel", "iterm2", "blocks", "none"] = Field(
+        "auto", description="How commands show pictures in a terminal; auto: as it can."
+    )
     models: ModelSettings = Field(default_factory=ModelSettings)
     index: IndexSettings = Field(default_factory=IndexSettings)
     cluster: ClusterSettings = Field(default_factory=ClusterSettings)

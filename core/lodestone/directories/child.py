@@ -22,7 +22,6 @@ from lodestone.directories.messages import Cancel, Finished, JobFailed, Progress
 from lodestone.errors import LodestoneError, RunFailedError
 from lodestone.indexing.progress import Progress, ProgressEvent, RunStage
 
-_NICE: Final = 10
 _ABANDONED: Final = 3
 _PROGRESS_S: Final = 0.2  # seconds between two reports of one stage
 _WAVE_S: Final = 60.0  # longest time, in seconds, until embedded pictures become searchable
@@ -86,6 +85,8 @@ class _Parent:
 def work(channel: Connection) -> None:
     """Carry out one order, from its start to the message that ends it."""
     start: Start = channel.recv()
+    if hasattr(os, "nice"):
+        os.nice(start.settings.index.background_nice)
     parent = _Parent(channel)
     threading.Thread(target=parent.listen, name="listen", daemon=True).start()
     try:
@@ -119,8 +120,6 @@ def main(arguments: list[str]) -> int:
     """Run the child's side of `ChildQueue`, and return the exit status."""
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     warnings.filterwarnings("ignore", category=UserWarning, module=r"PIL\.")  # about faulty metadata
-    if hasattr(os, "nice"):
-        os.nice(_NICE)
     with Connection(int(arguments[0])) as channel:
         work(channel)
     return 0

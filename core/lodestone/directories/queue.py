@@ -50,7 +50,8 @@ class RunQueue(ABC):
     def submit(self, order: IndexOrder) -> JobInfo:
         """Accept an order and return its job.
 
-        If an order for the same corpus is waiting, the two are joined, and the waiting order's job is returned.
+        If an order for the same corpus is waiting, and both or neither try failed files again, the two are joined, and the
+        waiting order's job is returned.
 
         Raises:
             ServiceUnavailableError: the queue is closed.

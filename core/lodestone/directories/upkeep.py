@@ -16,9 +16,16 @@ if TYPE_CHECKING:
 FOLDER = "folder"
 
 
-def order_for(catalog: Catalog, root: Root, *, reason: Reason) -> IndexOrder:
-    """Return the order that brings one directory up to date."""
-    return IndexOrder(corpus_names(catalog)[root.corpus_id], (root.path,), reason=reason)
+def order_for(catalog: Catalog, root: Root, *, reason: Reason, retry_failed: bool = False) -> IndexOrder:
+    """Return the order that brings one directory up to date.
+
+    Args:
+        catalog: Knows the directory's corpus.
+        root: The directory.
+        reason: Reason for the order, shown to people.
+        retry_failed: Whether unchanged files that failed before are tried again.
+    """
+    return IndexOrder(corpus_names(catalog)[root.corpus_id], (root.path,), reason=reason, retry_failed=retry_failed)
 
 
 def repair_orders(catalog: Catalog, found: Consistency) -> list[IndexOrder]:

@@ -5,7 +5,7 @@ A file that is missing or cut loses its receipt, so that the next index run embe
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
 from lodestone.embeddings.slices import read_part
@@ -17,7 +17,14 @@ if TYPE_CHECKING:
     from lodestone.files.area import FileArea
 
 
-def damaged_parts(catalog: Catalog, area: FileArea, corpus_id: str, *, deep: bool = False) -> Iterator[tuple[Receipt, str]]:
+def damaged_parts(
+    catalog: Catalog,
+    area: FileArea,
+    corpus_id: str,
+    *,
+    deep: bool = False,
+    report_progress: Callable[[int], None] = lambda _done: None,
+) -> Iterator[tuple[Receipt, str]]:
     """Yield the receipts of slices in use whose file is not what was written, each with what is wrong.
 
     Receipts are streamed, so memory does not grow with the corpus.
@@ -28,11 +35,13 @@ def damaged_parts(catalog: Catalog, area: FileArea, corpus_id: str, *, deep: boo
         corpus_id: The corpus to check.
         deep: Whether to read every file and compare checksums. Otherwise only sizes are compared, which takes some microseconds
             per file in a local folder.
+        report_progress: Called with the number of files checked so far.
 
     Raises:
         SourceError: the bucket cannot be read.
     """
-    for receipt in catalog.live_receipts(corpus_id):
+    for number, receipt in enumerate(catalog.live_receipts(corpus_id)):
+        report_progress(number)
         size = area.size(receipt.path)
         if size != receipt.size:
             yield receipt, "is missing" if size is None else f"has {size} bytes instead of {receipt.size}"

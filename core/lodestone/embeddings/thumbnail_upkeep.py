@@ -5,7 +5,7 @@ A thumbnail of a pack is needed while a picture of its slice has that content. C
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterator
+from collections.abc import Callable, Container, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
@@ -67,7 +67,14 @@ def sweep_packs(catalog: Catalog, packs: ThumbnailPacks, corpus_id: str) -> int:
     return removed
 
 
-def damaged_packs(catalog: Catalog, thumbnails: ThumbnailStore, corpus_id: str, *, deep: bool = False) -> Iterator[DamagedPack]:
+def damaged_packs(
+    catalog: Catalog,
+    thumbnails: ThumbnailStore,
+    corpus_id: str,
+    *,
+    deep: bool = False,
+    report_progress: Callable[[int], None] = lambda _done: None,
+) -> Iterator[DamagedPack]:
     """Yield the packs of embedded slices that are missing, truncated or altered.
 
     A slice whose pictures have single thumbnails, which an older version wrote, needs no pack. In a folder there are none.
@@ -77,13 +84,15 @@ def damaged_packs(catalog: Catalog, thumbnails: ThumbnailStore, corpus_id: str, 
         thumbnails: Holds the packs.
         corpus_id: The corpus to check.
         deep: Whether to read every thumbnail. Otherwise size and index are checked, by two requests a slice.
+        report_progress: Called with the number of slices checked so far.
 
     Raises:
         SourceError: the bucket cannot be read.
     """
     if not thumbnails.packs_slices:
         return
-    for usage in catalog.slice_usage(corpus_id):
+    for number, usage in enumerate(catalog.slice_usage(corpus_id)):
+        report_progress(number)
         if _META not in usage.parts or not usage.kept:
             continue
         name = PackName(corpus_id, usage.record.fingerprint)

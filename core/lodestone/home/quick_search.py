@@ -1,6 +1,7 @@
-"""Search of a running service of this machine by one plain request, without the client, whose import takes longer than that.
+"""Searches and thumbnails of a running service of this machine by plain requests.
 
-What is not answered well at once is asked again by the client, which knows how to wait, to try again and what errors mean.
+The client is not imported for them, because that takes longer than a search. What is not answered well at once is asked again
+by the client, which knows how to wait, to try again and what errors mean.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
     from lodestone_schemas.searching import SearchOptions
 
 _TIMEOUT_S: Final = 60.0
+_THUMBNAIL_S: Final = 10.0
 _MARGIN_S: Final = 15.0  # beyond a query's own deadline
 
 
@@ -48,6 +50,20 @@ class QuickSearcher:
         except (OSError, HTTPException, ValueError):
             pass  # the client says what is wrong, if it still is
         return self._client().search(request)
+
+    def thumbnail(self, image_id: str) -> bytes:
+        """Return the picture's thumbnail, as `Lodestone.thumbnail` does, with its errors."""
+        from http.client import HTTPException
+
+        try:
+            with closing(self._address.connect(timeout_s=_THUMBNAIL_S)) as connection:
+                connection.request("GET", f"/v1/images/{image_id}/thumbnail", headers={TOKEN_HEADER: self._address.token})
+                answer = connection.getresponse()
+                if answer.status == 200:
+                    return answer.read()
+        except (OSError, HTTPException, ValueError):
+            pass  # the client says what is wrong
+        return self._client().thumbnail(image_id)
 
     def similar(self, image_id: str, options: SearchOptions | None = None) -> SearchResponse:
         """Return pictures like an indexed one."""

@@ -193,6 +193,7 @@ class Runtime(LearningResources):
             recording: Whether queries are recorded and leave tags. False also leaves alone what was recorded before.
         """
         from lodestone.config.compositions import DEFAULT_COMPOSITION, choose_composition
+        from lodestone.home.indexed_pictures import IndexedPictures
         from lodestone.query.engine import QueryEngine
         from lodestone.query.weighting.choice import make_weigher
         from lodestone.query.words.checker import QueryChecker
@@ -214,6 +215,7 @@ class Runtime(LearningResources):
             checker=QueryChecker(self.text_encoder, lambda: self.catalog),
             fuser=None if self.remote_stages is None else self.remote_stages.fuser(),
             composition=replace(composition, weights=self.chosen_weights(composition) or {}),
+            pictures=IndexedPictures(self, self.decode) if composition.target == "guide" else None,
         )
 
     def _encoder(self, projections: Mapping[str, Projection], remote: RemoteEncoders | None) -> Encoder:

@@ -9,6 +9,7 @@ the next start and built again. A filled cache needs no write access.
 from __future__ import annotations
 
 import errno
+import logging
 import os
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -21,6 +22,7 @@ from lodestone.errors import ConfigurationError, ModelUnavailableError, OutOfSpa
 
 LOCK_SECONDS = 900.0  # longer than any conversion on a slow machine; the lock is released when its process ends
 _FINGERPRINT_CHARACTERS = 16
+_log = logging.getLogger(__name__)
 
 
 def hash_file(path: Path) -> str:
@@ -63,7 +65,7 @@ class ModelCache:
             name: A name for people who look into the directory, e.g. `efficientnet-lite0`.
             key: `fingerprint` of everything that the content depends on.
             suffix: File ending with its dot, e.g. `.onnx`.
-            build: Writes the content to the path that it is given. It runs in one process at a time.
+            build: Writes the content to the path that it is given. It runs in one process at a time, and the log tells of it.
 
         Raises:
             ConfigurationError: the directory cannot be written to.
@@ -93,6 +95,7 @@ class ModelCache:
         try:
             with lock:
                 if not _is_sound(path):
+                    _log.info("making %s, which is done once", path)
                     _write(path, build)
         except Timeout as error:
             raise ModelUnavailableError(

@@ -10,12 +10,13 @@ import numpy as np
 from PIL import Image as PillowImage
 
 from lodestone.catalog.reading import CatalogReader
-from lodestone.config.compositions import DEFAULT_COMPOSITION, Composition, choose_composition
+from lodestone.config.compositions import DEFAULT_COMPOSITION, Composition, Role, choose_composition
 from lodestone.config.profiles import Profile
 from lodestone.config.settings import QuerySettings
 from lodestone.files.beneath import Boundaries
 from lodestone.query.composing.candidates import FusedSource, UnionSource
 from lodestone.query.composing.captions import CaptionSearch
+from lodestone.query.composing.edits import EditStage, check_editors
 from lodestone.query.composing.stage import ComposedStage
 from lodestone.query.first_pass import FirstPassStage
 from lodestone.query.guides.captions import CaptionEvidence, CaptionRule, CaptionWords
@@ -27,7 +28,7 @@ from lodestone.query.learned_stages import LearnedModels, LearnedStages
 from lodestone.query.leaves import LeafSources, RetrievalStage
 from lodestone.query.pipeline import DecideStage, QueryPipeline, ResolveStage
 from lodestone.query.request_context import NOW, RequestContext
-from lodestone.query.stages import Encoder, EqualWeights, GuideSource, SpaceWeigher
+from lodestone.query.stages import Encoder, EqualWeights, GuideSource, PictureSource, SpaceWeigher
 from lodestone.query.tree import Compose, Image, Picture, Query, Text, Where
 from lodestone.query.words.checker import QueryChecker
 from lodestone.retrieval.calibration import ScoreCalibration
@@ -55,6 +56,10 @@ class QueryEngine:
         checker: Checks spelling and language of words; None to take them as they are.
         fuser: Fuses the lists of queries; None for this process.
         composition: How composed queries are searched and ranked, with set or learnt weights; None for the profile's own.
+        pictures: Reads indexed pictures that are to be edited; None where they cannot be read.
+
+    Raises:
+        ConfigurationError: the composition wants pictures edited, and no engine of its queries edits any.
     """
 
     def __init__(
@@ -74,6 +79,7 @@ class QueryEngine:
         checker: QueryChecker | None = None,
         fuser: Fuser | None = None,
         composition: Composition | None = None,
+        pictures: PictureSource | None = None,
     ) -> None:
         self._encoder = encoder
         self._profile = profile
@@ -98,8 +104,30 @@ class QueryEngine:
                 text_encoder=profile.text_encoder,
             )
         )
+        composed = ComposedStage(
+            source=FusedSource(store, composition, otherwise=UnionSource(searcher, store)),
+            captions=CaptionSearch(store, CaptionWords(catalog)),
+            calibration=calibration,
+            store=store,
+            weigher=weigher,
+            learned=self._learned,
+            priors=profile.space_priors,
+            rule=composition.rule,
+            modality_weights={
+                (modality.space, modality.role): composition.weights.get(modality.name, 0.0)
+                for modality in composition.modalities
+                if composition.weights
+            },
+            composed_in=[one.space for one in composition.of_role(Role.TARGET) if composition.target == "composed"],
+            text_encoder=profile.text_encoder,
+        )
+        edits = None
+        if composition.target == "guide" and hub is not None:
+            check_editors(hub, profile.generators if settings.generators is None else settings.generators)
+            strength = composition.strength
+            edits = EditStage(hub=hub, encoder=encoder, composed=composed, pictures=pictures, strength=strength)
         self._pipeline = QueryPipeline(
-            resolving=ResolveStage(store, catalog, encoder, profile, settings, hub, checker),
+            resolving=ResolveStage(store, catalog, encoder, profile, settings, hub, checker, editing=edits is not None),
             retrieval=RetrievalStage(LeafSources(encoder, store)),
             first_pass=FirstPassStage(
                 searcher=searcher,
@@ -107,24 +135,10 @@ class QueryEngine:
                 learned=self._learned,
                 priors=profile.space_priors,
             ),
-            composed=ComposedStage(
-                source=FusedSource(store, composition, otherwise=UnionSource(searcher, store)),
-                captions=CaptionSearch(store, CaptionWords(catalog)),
-                calibration=calibration,
-                store=store,
-                weigher=weigher,
-                learned=self._learned,
-                priors=profile.space_priors,
-                rule=composition.rule,
-                modality_weights={
-                    (modality.space, modality.role): composition.weights.get(modality.name, 0.0)
-                    for modality in composition.modalities
-                    if composition.weights
-                },
-                text_encoder=profile.text_encoder,
-            ),
+            composed=composed,
             learned=self._learned,
             guides=self._guides,
+            edits=edits,
             deciding=DecideStage(Hydrator(catalog, boundaries)),
         )
 

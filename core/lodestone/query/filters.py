@@ -11,7 +11,8 @@ from lodestone.access.visibility import EVERYTHING, Visibility
 from lodestone.catalog.reading import CatalogReader
 from lodestone.catalog.records import Root
 from lodestone.errors import InvalidRequestError, UnknownNameError
-from lodestone.store.base import Between, Condition, Filter, MatchAny
+from lodestone.query.tree import Image, Leaf, Picture, Vector
+from lodestone.store.base import Between, Condition, Filter, HasId, MatchAny
 from lodestone_schemas.api import SearchFilters
 
 _NAMED: Final = 3  # directories in a note
@@ -51,6 +52,38 @@ def restriction(
     must_not = (MatchAny("root", disabled),) if disabled else ()
     filter_ = Filter(tuple(must), must_not) if must or must_not else None
     return filter_, _notes(filters, corpora, catalog, set(disabled))
+
+
+def query_filter(
+    filters: Sequence[SearchFilters], catalog: CatalogReader, visibility: Visibility, leaves: Sequence[Leaf]
+) -> tuple[Filter | None, list[str]]:
+    """Return the store's filter for all filters of a query together, and notes for its sender.
+
+    No picture is among those like it.
+
+    Args:
+        filters: Those above the leaves.
+        catalog: See `restriction`.
+        visibility: See `restriction`.
+        leaves: What is looked for.
+
+    Raises:
+        UnknownNameError, InvalidRequestError: as `restriction`.
+    """
+    must: list[Condition] = []
+    must_not: list[Condition] = []
+    notes: list[str] = []
+    for conditions in filters or [SearchFilters()]:
+        restricted, new_notes = restriction(conditions, catalog, visibility)
+        if restricted is not None:
+            must += restricted.must
+            must_not += restricted.must_not
+        notes += new_notes
+    themselves = [image_id for leaf in leaves if (image_id := _picture_of(leaf))]
+    if themselves:
+        must_not.append(HasId(tuple(dict.fromkeys(themselves))))
+    filter_ = Filter(tuple(must), tuple(dict.fromkeys(must_not))) if must or must_not else None
+    return filter_, list(dict.fromkeys(notes))
 
 
 def _corpus_ids(names: Sequence[str], catalog: CatalogReader, visibility: Visibility) -> list[str]:
@@ -121,3 +154,10 @@ def _seconds(moment: datetime | None) -> float | None:
     if moment is None:
         return None
     return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp()
+
+
+def _picture_of(leaf: Leaf) -> str:
+    """Return the id of the indexed picture that a leaf was taken from; "" for none."""
+    if isinstance(leaf, Image):
+        return leaf.image_id
+    return leaf.origin.image_id if isinstance(leaf, Picture | Vector) else ""

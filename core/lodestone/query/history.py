@@ -77,9 +77,10 @@ async def ask_again(
         raise InvalidRequestError(
             "only searches in words can be asked again", hint="leave out --fresh: the record itself can be replayed"
         )
-    response = await engine.answer(
-        SearchRequest.model_validate(trace.request), request_context=RequestContext(visibility=visibility)
-    )
+    request = SearchRequest.model_validate(trace.request)
+    if not trace.plan.get("corrected_query"):  # words that were corrected are corrected anew
+        request = request.model_copy(update={"query": trace.text})  # a refinement's words are those of the query before
+    response = await engine.answer(request, request_context=RequestContext(visibility=visibility))
     await engine.settled(response.query_id)
     later = await asyncio.to_thread(load_trace, catalog, response.query_id)
     return compare(trace, later)

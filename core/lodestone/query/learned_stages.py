@@ -21,7 +21,7 @@ from lodestone.generators.query_notes import describe_failure
 from lodestone.query.gate import GateModel
 from lodestone.query.guides.captions import CaptionMatches
 from lodestone.query.methods import caption_method, methods_of
-from lodestone.query.presence import HEAD, Presence, PresenceJudge, SpaceSigns
+from lodestone.query.presence import HEAD, Presence, PresenceJudge, SpaceSigns, with_tags
 from lodestone.query.running import RunningQuery
 from lodestone.query.stages import QueryMemory, TrustSource
 from lodestone.query_log.recorder import Recorder
@@ -35,6 +35,7 @@ Vectors = NDArray[np.float32]
 _REMEMBER_GRACE_S: Final = 1.0  # an answer is recorded even when its deadline has just passed
 _ROOM_S: Final = 0.25  # that an answer waits for room in the recorder's queue
 _LOOK_S: Final = 0.02
+_ALL_WORDS: Final = 0.999  # score of a picture whose tags, put by people, hold every word
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,13 +100,8 @@ class LearnedStages:
         if source is None or not resolved.trust or vector is None:
             return AssignedTrust(resolved.topic)
         assign = partial(source.assign, vector, encoder=self._text_encoder, topic=resolved.topic, spaces=list(resolved.spaces))
-        try:
+        with query.notes.doing_without("learnt trust", "learnt trust is left out"):
             assigned = assign() if source.in_memory else await within(asyncio.to_thread(assign), resolved.deadline)
-        except TimeoutError:
-            query.notes.left_out("learnt trust: out of time")
-        except Exception as error:  # noqa: BLE001  (nothing learnt is needed for an answer)
-            query.notes.failed(f"learnt trust is left out: {describe_failure(error)}")
-        else:
             return AssignedTrust(assigned.topic, assigned.weights)
         return AssignedTrust(resolved.topic)
 
@@ -114,18 +110,12 @@ class LearnedStages:
         resolved, source = query.resolved, self._learnt.tags
         if source is None or resolved.tags is None or not resolved.text:
             return None
-        with query.stopwatch.stage("tags"):
-            try:
-                searching = asyncio.to_thread(
-                    source.search, resolved.text, resolved.tags, filter_=resolved.filter, limit=resolved.depth
-                )
-                ranked = await within(searching, resolved.deadline)
-            except TimeoutError:
-                query.notes.left_out("tags: out of time")
-            except Exception as error:  # noqa: BLE001  (as above)
-                query.notes.failed(f"tags are left out: {describe_failure(error)}")
-            else:
-                return ranked if ranked.ids else None
+        with query.stopwatch.stage("tags"), query.notes.doing_without("tags", "tags are left out"):
+            searching = asyncio.to_thread(
+                source.search, resolved.text, resolved.tags, filter_=resolved.filter, limit=resolved.depth
+            )
+            ranked = await within(searching, resolved.deadline)
+            return ranked if ranked.ids else None
         return None
 
     async def judged(
@@ -157,21 +147,21 @@ class LearnedStages:
             captions = None
             if resolved.captions is not None and vector is not None:
                 search = asyncio.to_thread(caption_method, self._store, resolved.captions, vector, resolved.filter)
-                try:
+                with query.notes.doing_without("captions as a sign for the gate", "captions are no sign for the gate"):
                     captions = await within(search, resolved.deadline)
-                except TimeoutError:
-                    query.notes.left_out("captions as a sign for the gate: out of time")
-                except Exception as error:  # noqa: BLE001  (as above)
-                    query.notes.failed(f"captions are no sign for the gate: {describe_failure(error)}")
             try:
                 methods = methods_of(ranking.lists, captions=captions, tags=tags)
                 return model.decide(methods, threshold=resolved.gate_threshold)
-            except Exception as error:  # noqa: BLE001  (as above)
+            except Exception as error:  # noqa: BLE001  (nothing learnt is needed for an answer)
                 query.notes.failed(f"the gate is left out: {describe_failure(error)}")
         return None
 
     async def presence(
-        self, query: RunningQuery, text_vectors: Mapping[str, NDArray[np.float32]], ranking: Ranking
+        self,
+        query: RunningQuery,
+        text_vectors: Mapping[str, NDArray[np.float32]],
+        ranking: Ranking,
+        tags: RankedList | None,
     ) -> Presence | None:
         """Return how likely the collection holds what was asked in words; None without words or without a fitted model.
 
@@ -179,21 +169,26 @@ class LearnedStages:
             query: The query under way.
             text_vectors: Text encoder -> (d,) float32 vector of its words.
             ranking: The text pass.
+            tags: What the tags found, which is part of it.
         """
+        presence = await self._presence_seen(query, text_vectors, ranking)
+        if presence is None or tags is None or tags.scores[0] < _ALL_WORDS:
+            return presence
+        return with_tags(presence)
+
+    async def _presence_seen(
+        self, query: RunningQuery, text_vectors: Mapping[str, NDArray[np.float32]], ranking: Ranking
+    ) -> Presence | None:
+        """Return how likely the models see what was asked; see `presence`."""
         judge, vector = self._learnt.presence, text_vectors.get(self._text_encoder)
         if judge is None or vector is None or not query.resolved.text:
             return None
-        with query.stopwatch.stage("presence"):
-            try:
-                samples = {one.collection: self._searcher.known_background(one.collection) for one in ranking.searches}
-                if all(sample is not None for sample in samples.values()):  # the search read them: nothing blocks
-                    return judge.judge(vector, self._space_signs(ranking, samples))
-                judging = asyncio.to_thread(lambda: judge.judge(vector, self._space_signs(ranking, {})))
-                return await within(judging, query.resolved.deadline)
-            except TimeoutError:
-                query.notes.left_out("the confidence: out of time")
-            except Exception as error:  # noqa: BLE001  (as above)
-                query.notes.failed(f"the confidence is left out: {describe_failure(error)}")
+        with query.stopwatch.stage("presence"), query.notes.doing_without("the confidence", "the confidence is left out"):
+            samples = {one.collection: self._searcher.known_background(one.collection) for one in ranking.searches}
+            if all(sample is not None for sample in samples.values()):  # the search read them: nothing blocks
+                return judge.judge(vector, self._space_signs(ranking, samples))
+            judging = asyncio.to_thread(lambda: judge.judge(vector, self._space_signs(ranking, {})))
+            return await within(judging, query.resolved.deadline)
         return None
 
     def presence_with_captions(self, presence: Presence | None, captions: CaptionMatches | None) -> Presence | None:
@@ -257,13 +252,11 @@ class LearnedStages:
                 await _queued(recorder, memory, complete, query)
                 return
             until = time.monotonic() + max(remaining(query.resolved.deadline), _REMEMBER_GRACE_S)
-            try:
+            with query.notes.doing_without(
+                "the record of this query, which comes late if at all", "this query was not recorded"
+            ):
                 for warning in await within(asyncio.to_thread(lambda: memory.keep(complete())), until):
                     query.notes.failed(warning)
-            except TimeoutError:
-                query.notes.left_out("the record of this query, which comes late if at all: out of time")
-            except Exception as error:  # noqa: BLE001  (as above)
-                query.notes.failed(f"this query was not recorded: {describe_failure(error)}")
 
 
 def _with_parts(searcher: Searcher, trace: Trace) -> Trace:

@@ -93,6 +93,13 @@ def parts_of(query: Compose) -> tuple[Part, ...]:
     )
 
 
+def editable(parts: Sequence[Part]) -> list[int]:
+    """Return the numbers of the parts that words can edit: pictures to look for, where words are looked for too."""
+    if not any(isinstance(part.leaf, Text) and not part.avoid for part in parts):
+        return []
+    return [number for number, part in enumerate(parts) if not isinstance(part.leaf, Text) and not part.avoid]
+
+
 def _leaf_of(part: object) -> Leaf:
     while isinstance(part, Compose) and len(part.parts) == 1 and part.parts[0][1] > 0:
         part = part.parts[0][0]

@@ -6,7 +6,8 @@ Each stage takes what the stages before it returned and returns one value: `Runn
 
 The gate and guides are for words alone: the gate's model was fitted on text passes, and a picture needs no imagined one. Tags
 compare words and learnt trust has topics of words, so they take part in words alone too. A composed query has a first pass of
-its own (composing/stage.py). Everything else holds for every query: the record, and with it explanation, replay and feedback.
+its own (composing/stage.py), and guides that are edits of its pictures where the composition says so (composing/edits.py).
+Everything else holds for every query: the record, and with it explanation, replay and feedback.
 
 What does not fit into the deadline is dropped in this order: guides, then spaces of the guides, then all guides; the first pass
 answers with the spaces that came in time. `dropped` names what was left out.
@@ -26,14 +27,16 @@ from lodestone.catalog.reading import CatalogReader
 from lodestone.clock import Stopwatch, remaining
 from lodestone.config.profiles import Profile
 from lodestone.config.settings import QuerySettings
+from lodestone.generators.base import Guide
 from lodestone.generators.query_notes import QueryNotes
+from lodestone.query.composing.edits import EditStage
 from lodestone.query.composing.stage import ComposedStage
 from lodestone.query.first_pass import FirstPass, FirstPassStage, QueryWeights
 from lodestone.query.guides.outcome import GuideOutcome
 from lodestone.query.guides.stage import GuideInput, GuideStage
 from lodestone.query.hydrate import Hydrator
 from lodestone.query.learned_stages import LearnedStages
-from lodestone.query.leaves import RetrievalStage, retriever_of
+from lodestone.query.leaves import EncodedQuery, RetrievalStage, retriever_of
 from lodestone.query.presence import Presence
 from lodestone.query.record import trace_of
 from lodestone.query.request_context import RequestContext
@@ -70,6 +73,7 @@ class ResolveStage:
         settings: Defaults of this home.
         hub: Knows the generators; None without any.
         checker: Checks spelling and language of words; None to take them as they are.
+        editing: Whether pictures of composed queries are edited.
     """
 
     store: VectorStore
@@ -79,6 +83,7 @@ class ResolveStage:
     settings: QuerySettings
     hub: GuideSource | None
     checker: QueryChecker | None = None
+    editing: bool = False
 
     async def resolve(self, query: Query, options: SearchOptions, request_context: RequestContext) -> RunningQuery:
         """Resolve a query and start its clock.
@@ -106,6 +111,7 @@ class ResolveStage:
             aliases=self.store.aliases(),
             known_spaces=self.encoder.collections,
             known_generators=[] if self.hub is None else list(self.hub.names),
+            editors=[name for name in self.hub.names if self.hub.edits(name)] if self.hub and self.editing else None,
             catalog=self.catalog,
             present=self.store.collections,
             started=started,
@@ -185,6 +191,7 @@ class QueryPipeline:
         composed: The same for composed queries.
         learned: Trust, tags, the gate and the record.
         guides: Draws guides and fuses them in; None without a hub.
+        edits: Edits the pictures of composed queries; None where their own vectors are compared.
         deciding: Reads the page that is shown.
     """
 
@@ -194,6 +201,7 @@ class QueryPipeline:
     composed: ComposedStage
     learned: LearnedStages
     guides: GuideStage | None
+    edits: EditStage | None
     deciding: DecideStage
 
     async def run(
@@ -216,19 +224,18 @@ class QueryPipeline:
         yield opening_event(running, weights.by_space)
         first = await passing.rank(running, encoded, weights)
         gate = await self.learned.judged(running, encoded.text_vectors, first.ranking, first.tags)
-        presence = await self.learned.presence(running, encoded.text_vectors, first.ranking)
+        presence = await self.learned.presence(running, encoded.text_vectors, first.ranking, first.tags)
         stage: Stage = "text" if running.resolved.words else "picture"
         decide = partial(self.deciding.answer, stage=stage, weights=first.weights, gate=gate, presence=presence)
         page = FirstPage(partial(decide, running, first.ranking), presence)
-        wants_guides = self.guides is not None and _wants_guides(running.resolved, gate)
-        answer = await page.read() if early or not wants_guides else None
+        drawing = self._drawing(running, encoded, first) if _wants_guides(running.resolved, gate) else None
+        answer = await page.read() if early or drawing is None else None
         if running.resolved.text:
             running.stopwatch.observed.text_answered(time.monotonic() - running.stopwatch.started)
         if answer is not None:
             yield ResultsEvent(response=answer.response)
-        if self.guides is not None and wants_guides:
-            given = GuideInput(first.ranking, first.weights.by_space, encoded.text_vectors, running.search_deadline)
-            async with aclosing(self.guides.run(running, given)) as drawing:
+        if drawing is not None:
+            async with aclosing(drawing):
                 async for part in drawing:
                     if isinstance(part, GuideOutcome):
                         answer = await self._guided(running, first, gate, page, part)
@@ -242,6 +249,17 @@ class QueryPipeline:
             await self.learned.remember(running, trace_of(running, encoded, answer))
         yield DoneEvent(response=finished(answer.response, running))
 
+    def _drawing(
+        self, query: RunningQuery, encoded: EncodedQuery, first: FirstPass
+    ) -> AsyncGenerator[tuple[Guide, ...] | GuideOutcome, None] | None:
+        """Return what draws the guides of a query; None where nothing does."""
+        if query.resolved.parts:
+            return None if self.edits is None else self.edits.run(query, encoded, first.weights)
+        if self.guides is None:
+            return None
+        given = GuideInput(first.ranking, first.weights.by_space, encoded.text_vectors, query.search_deadline)
+        return self.guides.run(query, given)
+
     async def _guided(
         self, query: RunningQuery, first: FirstPass, gate: GateDecision | None, page: FirstPage, outcome: GuideOutcome
     ) -> QueryAnswer:
@@ -251,8 +269,17 @@ class QueryPipeline:
             answer = await page.read()
             return replace(answer, response=answer.response.model_copy(update={"guides": infos}))
         presence = self.learned.presence_with_captions(page.presence, outcome.captions)
+        weights = first.weights
+        if outcome.space_weights is not None:
+            weights = replace(weights, by_space=outcome.space_weights)
         return await self.deciding.answer(
-            query, outcome.ranking, stage="guides", weights=first.weights, gate=gate, guides=infos, presence=presence
+            query,
+            outcome.ranking,
+            stage="guides",
+            weights=weights,
+            gate=gate,
+            guides=infos,
+            presence=presence,
         )
 
 

@@ -30,6 +30,8 @@ from lodestone.spaces.names import BRIDGE, LABELS
 
 Vector = NDArray[np.float32]
 FORMAT: Final = 1
+CAPTION_SIGN: Final = "captions"
+TAG_SIGN: Final = "tags"  # 1 where the tags of a picture hold every word; no term of a model
 HEAD: Final = 10  # pictures of each list that signs are read from
 _SHRINK: Final = 32.0  # pictures that the usual background counts as, beside those of the collection
 
@@ -186,6 +188,14 @@ class PresenceModel:
         return cls.from_json(path.read_text(encoding="utf-8")) if path.is_file() else None
 
 
+def with_tags(presence: Presence) -> Presence:
+    """Return the judgement where the tags of a picture hold every word: somebody said that it shows this.
+
+    Models need not see it: "our old house" is any house to them.
+    """
+    return replace(presence, confidence=1.0, signs={**presence.signs, TAG_SIGN: 1.0})
+
+
 class PresenceJudge:
     """Judges answers of one query engine.
 
@@ -224,7 +234,8 @@ class PresenceJudge:
         if not presence.signs:
             return presence
         values = {**presence.signs, CAPTION_SIGN: captions}
-        return replace(presence, confidence=self._model.confidence(values), signs=values)
+        confidence = 1.0 if values.get(TAG_SIGN) else self._model.confidence(values)
+        return replace(presence, confidence=confidence, signs=values)
 
 
 def make_judge(profile: str, projections: Mapping[str, Projection]) -> PresenceJudge | None:
@@ -241,7 +252,6 @@ def make_judge(profile: str, projections: Mapping[str, Projection]) -> PresenceJ
     return None if model is None else PresenceJudge(model, labels, bridge)
 
 
-CAPTION_SIGN: Final = "captions"
 _NAMED_FROM: Final = 0.7  # similarity to a class name from which words count as a name, as in weighting/fitted.py
 _NAMED_SLOPE: Final = 25.0
 

@@ -13,15 +13,16 @@ from lodestone.catalog.reading import CatalogReader
 from lodestone.config.profiles import Profile
 from lodestone.config.settings import QuerySettings
 from lodestone.errors import InvalidRequestError, UnknownNameError
-from lodestone.query.filters import restriction
-from lodestone.query.parts import Part, parts_of
+from lodestone.query.filters import query_filter
+from lodestone.query.parts import Part, editable, parts_of
 from lodestone.query.request_context import NOW, RequestContext
-from lodestone.query.tree import Compose, Image, Leaf, Picture, Query, Text, Vector, Where
+from lodestone.query.tree import Compose, Leaf, Query, Text, Where
 from lodestone.query.words.checker import CheckedWords, QueryChecker
 from lodestone.retrieval.fusion import FORMER_NAMES, WEIGHTED_SUM, current_name, find_fusion, former_name_warning
 from lodestone.spaces.names import CAPTIONS, TAGS
-from lodestone.store.base import Condition, Filter, HasId
+from lodestone.store.base import Filter
 from lodestone.text_encoders.text import normalise_query as normalise_query  # noqa: PLC0414 - imported from here elsewhere
+from lodestone.text_encoders.text import visible
 from lodestone_schemas.api import SearchFilters, SearchOptions, SearchRequest
 
 _UNCOMPARED: Final = (
@@ -53,6 +54,7 @@ class ResolvedQuery:
         filter: The store's filter; None when nothing is restricted.
         deadline: Absolute, seconds on `time.monotonic()`'s clock.
         seed: Seed of the guides.
+        without_guides: Ids of guides that are drawn but not used.
         explain: Whether each hit names the lists that contain it.
         collapse: Whether the best of known copies represents all of them.
         topic: Topic whose trust counts, if the client names one.
@@ -106,6 +108,7 @@ class ResolvedQuery:
     language: str | None = None
     parts: tuple[Part, ...] = ()
     diversity: float = 0.0
+    without_guides: frozenset[str] = frozenset()
 
     @property
     def words(self) -> str:
@@ -129,6 +132,7 @@ def resolve(
     known_spaces: Mapping[str, str],
     known_generators: Sequence[str],
     catalog: CatalogReader,
+    editors: Collection[str] | None = None,
     present: Callable[[], Collection[str]] = tuple,
     started: float | None = None,
     request_context: RequestContext = NOW,
@@ -141,12 +145,14 @@ def resolve(
 
     Args:
         query: The tree. Its `Where` nodes restrict it; the filters of `options` are not read.
-        options: How to answer. Only a `SearchRequest` brings guides, the gate, learnt trust and so on, and only to words.
+        options: How to answer. Only a `SearchRequest` brings guides, the gate, learnt trust and so on, and only to words. To a
+            composed query it brings learnt trust, and guides where pictures are edited.
         settings: Defaults of this home, before the profile's.
         profile: Defaults of the profile.
         aliases: Alias -> collection, read once.
         known_spaces: Space -> collection that the loaded projections belong to.
         known_generators: Names that may be asked for.
+        editors: Those of them that edit pictures; None where pictures of composed queries are not edited.
         catalog: Knows corpora and roots.
         present: Returns the existing collections; called only where an alias names another version than the loaded one.
         started: When the request arrived (`time.monotonic()`); now, if None.
@@ -168,12 +174,18 @@ def resolve(
     words = options if text and isinstance(options, SearchRequest) else None
     fusion = options.fusion or settings.fusion or profile.fusion
     find_fusion(fusion)
-    generators, guides = ((), 0) if words is None else _generators(words, settings, profile, known_generators)
+    edited = editable(parts) if editors is not None and isinstance(options, SearchRequest) else []
+    asking = options if isinstance(options, SearchRequest) and (text or edited) else None
+    generators, guides = ((), 0) if asking is None else _generators(asking, settings, profile, known_generators)
     dropped: tuple[str, ...] = ()
+    if edited and guides:
+        able = tuple(name for name in generators if editors is not None and name in editors)
+        dropped = () if able else (f"guides: none of the generators {', '.join(generators)} edits pictures",)
+        generators, guides = (able, min(guides, len(edited))) if able else ((), 0)
     if guides and request_context.text_only:
         generators, guides, dropped = (), 0, (f"guides: {request_context.text_only}",)
     spaces, warnings = _searchable(options.spaces, profile, aliases, known_spaces, present)
-    filter_, notes = _restriction(filters, catalog, request_context.visibility, leaves)
+    filter_, notes = query_filter(filters, catalog, request_context.visibility, leaves)
     if parts and options.fusion is not None:
         notes = [*notes, f"fusion {options.fusion!r} is left out: composed queries are ranked by {WEIGHTED_SUM}"]
     if options.fusion is not None and options.fusion in FORMER_NAMES:
@@ -190,7 +202,7 @@ def resolve(
         captions=aliases.get(CAPTIONS),
         tags=aliases.get(TAGS) if words is None or words.tags else None,
         generators=generators,
-        named=words is not None and words.generators is not None,
+        named=asking is not None and asking.generators is not None,
         guides=guides,
         fusion=WEIGHTED_SUM if parts else current_name(fusion),
         depths=_depths(settings.depth or profile.depth, (options.offset + options.limit) * (2 if options.collapse else 1)),
@@ -198,17 +210,17 @@ def resolve(
         limit=options.limit,
         filter=filter_,
         deadline=now + (options.deadline_ms or settings.deadline_ms) / 1000 - request_context.way_back,
-        seed=words.seed if words else 0,
+        seed=asking.seed if asking else 0,
         explain=options.explain,
         collapse=options.collapse,
         topic=_topic(options if isinstance(options, SearchRequest) and parts else words),
         trust=isinstance(options, SearchRequest) and options.trust and (words is not None or bool(parts)),
         gate=_chosen(words.gate if words else None, settings.gate, profile.gate),
         gate_threshold=settings.gate_threshold,
-        outliers=_chosen(words.outliers if words else None, settings.outliers),
+        outliers=not parts and _chosen(words.outliers if words else None, settings.outliers),
         outlier_threshold=settings.outlier_threshold,
         adaptive=_chosen(words.adaptive if words else None, settings.adaptive, profile.adaptive),
-        budget=words.budget if words and words.budget is not None else settings.budget,
+        budget=asking.budget if asking and asking.budget is not None else settings.budget,
         warnings=(*checked.warnings, *warnings, *notes),
         dropped=dropped,
         visibility=request_context.visibility,
@@ -216,6 +228,7 @@ def resolve(
         language=checked.language,
         parts=parts,
         diversity=asked.diversity if isinstance(asked, Compose) else 0.0,
+        without_guides=frozenset(asking.without_guides if asking else ()),
     )
 
 
@@ -256,33 +269,6 @@ def _asked(query: Query) -> tuple[Leaf | Compose, list[SearchFilters]]:
     return query, filters
 
 
-def _restriction(
-    filters: Sequence[SearchFilters], catalog: CatalogReader, visibility: Visibility, leaves: Sequence[Leaf]
-) -> tuple[Filter | None, list[str]]:
-    """Return the store's filter for all filters together, and notes for the caller. No picture is among those like it."""
-    must: list[Condition] = []
-    must_not: list[Condition] = []
-    notes: list[str] = []
-    for conditions in filters or [SearchFilters()]:
-        restricted, new_notes = restriction(conditions, catalog, visibility)
-        if restricted is not None:
-            must += restricted.must
-            must_not += restricted.must_not
-        notes += new_notes
-    themselves = [image_id for leaf in leaves if (image_id := _picture_of(leaf))]
-    if themselves:
-        must_not.append(HasId(tuple(dict.fromkeys(themselves))))
-    filter_ = Filter(tuple(must), tuple(dict.fromkeys(must_not))) if must or must_not else None
-    return filter_, list(dict.fromkeys(notes))
-
-
-def _picture_of(leaf: Leaf) -> str:
-    """Return the id of the indexed picture that a leaf was taken from; "" for none."""
-    if isinstance(leaf, Image):
-        return leaf.image_id
-    return leaf.origin.image_id if isinstance(leaf, Picture | Vector) else ""
-
-
 def _chosen(*wishes: bool | None) -> bool:
     """Return the first wish that was expressed, by the request, the home or the profile; False without any."""
     return next((wish for wish in wishes if wish is not None), False)
@@ -291,7 +277,7 @@ def _chosen(*wishes: bool | None) -> bool:
 def _topic(request: SearchRequest | None) -> str | None:
     if request is None or request.topic is None:
         return None
-    topic = " ".join(request.topic.split())
+    topic = visible(request.topic)
     if not topic:
         raise InvalidRequestError("the topic is blank", hint="leave it out to have it found, or name one: lodestone trust show")
     return topic

@@ -71,6 +71,19 @@ class Encoder(Protocol):
         """
 
 
+class PictureSource(Protocol):
+    """Reads the pictures that are indexed."""
+
+    def pixels(self, image_id: str, *, side: int, region: tuple[float, float, float, float] | None = None) -> Pixels | None:
+        """Return (h, w, 3) uint8 RGB pixels of a picture, upright; None where nothing of it can be read. Blocking.
+
+        Args:
+            image_id: The indexed picture.
+            side: Pixels that its shorter side need not exceed.
+            region: The part of it that is wanted, as `query.tree.Origin.region`; None for all of it.
+        """
+
+
 class Tagger(Protocol):
     """Finds out what single pictures show and how good they are."""
 
@@ -127,6 +140,9 @@ class SpaceWeigher(Protocol):
             best: Space -> score of the best picture; None before searching.
         """
 
+    def ordinary_words(self) -> Mapping[str, Vectors]:
+        """Return space -> (dim,) float32, the mean vector of ordinary words, of the spaces where it is known and not zero."""
+
 
 class EqualWeights:
     """Gives every space the same weight."""
@@ -141,6 +157,10 @@ class EqualWeights:
         """Return 1 / number of spaces for each space."""
         return dict.fromkeys(spaces, 1.0 / max(len(spaces), 1))
 
+    def ordinary_words(self) -> Mapping[str, Vectors]:
+        """Return nothing: no space is known."""
+        return {}
+
 
 class GuideSource(Protocol):
     """Draws guides for queries; the generator hub is one."""
@@ -151,6 +171,9 @@ class GuideSource(Protocol):
 
     def enabled(self, name: str) -> bool:
         """Return whether this engine is enabled."""
+
+    def edits(self, name: str) -> bool:
+        """Return whether this engine edits pictures."""
 
     def refresh(self) -> None:
         """Read what was changed about the engines meanwhile. Blocking, but quick."""

@@ -19,6 +19,7 @@ from lodestone.store.base import VectorStore
 
 SAMPLE: Final = 256  # the standard deviation of 256 is known to 5 %
 _REFRESH_S: Final = 30.0
+_FRESH_S: Final = _REFRESH_S - 1.0  # whoever is told that a sample is fresh uses it within this second
 _FEWEST: Final = 8  # below, nothing can be said of a spread: the lists count as they are
 _FEWEST_CAPTIONS: Final = 32  # below, their mean and spread are taken from elsewhere:
 _USUAL: Final = (0.08, 0.135)  # mean and standard deviation of cosines between a question and unrelated captions (Flickr8k)
@@ -63,6 +64,11 @@ class ScoreCalibration:
         """Return the sample that was read last, however old; None if there is none. It does not block."""
         known = self._samples.get(collection)
         return None if known is None else known.vectors
+
+    def fresh(self, collection: str) -> bool:
+        """Return whether `sample` answers from memory now, without asking the store."""
+        known = self._samples.get(collection)
+        return known is not None and time.monotonic() - known.read_at < _FRESH_S
 
     def sample(self, collection: str) -> NDArray[np.float32]:
         """Return (<= `SAMPLE`, dim) vectors of the collection, up to half a minute old; (0, 0) where it is empty."""

@@ -32,6 +32,7 @@ from lodestone_schemas.api import (
     TagList,
     TagPage,
     TagRequest,
+    TrustEventPage,
     TrustPage,
 )
 from lodestone_schemas.directories import (
@@ -113,6 +114,9 @@ class SearchApi(Protocol):
     def trust(self) -> TrustPage:
         """Return learnt trust, topic by topic."""
 
+    def trust_events(self, offset: int = 0, limit: int = 50, *, topic: str | None = None) -> TrustEventPage:
+        """Return one page of what changed trust, newest first."""
+
     def generators(self) -> EngineList:
         """Return the guide engines, their breakers, and the state of the guide cache."""
 
@@ -181,8 +185,8 @@ class ManagementApi(Protocol):
     ) -> DirectoryAdded:
         """Tell where a directory's folder is now; its pictures keep their ids, tags and captions."""
 
-    def index_directory(self, directory_id: str, *, idempotency_key: str | None = None) -> JobInfo:
-        """Have a directory brought up to date in the background."""
+    def index_directory(self, directory_id: str, *, retry_failed: bool = False, idempotency_key: str | None = None) -> JobInfo:
+        """Have a directory brought up to date in the background, and failed files tried again if that is wished."""
 
     def remove_directory(self, directory_id: str, *, idempotency_key: str | None = None) -> None:
         """Forget a directory; what is being indexed of it is stopped."""

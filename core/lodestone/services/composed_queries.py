@@ -18,9 +18,13 @@ from lodestone.access.caller import Caller
 from lodestone.access.visibility import EVERYTHING
 from lodestone.composed.weights import ModalityWeights
 from lodestone.errors import InvalidRequestError
+from lodestone.imaging.regions import cropped
+from lodestone.query.composing.targets import OWN
 from lodestone.query.parts import PICTURE, UNLIKE, WITHOUT, WORDS, free_name, kind_of
 from lodestone.query.tree import Compose, Image, Leaf, Origin, Picture, Text, Vector
+from lodestone.query.words.phrases import affirmed, change_of
 from lodestone.services.sessions.recording import wait_until_recorded
+from lodestone.text_encoders.text import normalise_query
 from lodestone_schemas.api import MAX_PARTS, QueryPart, QueryRegion, SearchOptions, SearchRequest
 
 if TYPE_CHECKING:
@@ -114,8 +118,13 @@ class ComposedQueries:
         elif request.reference is not None or request.drop:
             given = "reference" if request.reference is not None else "drop"
             raise InvalidRequestError(f"{given} is given without refine_of", hint="name the query that is to be refined")
-        leaves = await self._new_leaves(request, caller, uploads)
-        for leaf, avoid in leaves:
+        pictures = await self._new_pictures(request, caller, uploads)
+        kinds = {kind_of(part.leaf, avoid=part.avoid) for part in named} | {
+            kind_of(leaf, avoid=avoid) for leaf, avoid in pictures
+        }
+        wish = request.phrases or self._session.runtime.settings.query.phrases
+        wanted, avoided = _words_of(request, phrases=PICTURE in kinds and wish == "auto")
+        for leaf, avoid in [*((Text(one), False) for one in wanted), *pictures, *((Text(one), True) for one in avoided)]:
             named.append(_Named(free_name(kind_of(leaf, avoid=avoid), [part.name for part in named]), leaf, avoid))
         await self._check_seen([part.leaf for part in named], caller)
         weights = _weights_of(named, request, weights)
@@ -127,15 +136,15 @@ class ComposedQueries:
         await wait_until_recorded(self._session, query_id)
         return await asyncio.to_thread(load_trace, self._session.runtime.catalog, query_id, caller.visibility)
 
-    async def _new_leaves(
+    async def _new_pictures(
         self, request: SearchRequest, caller: Caller, uploads: Sequence[PillowImage.Image]
     ) -> list[tuple[Leaf, bool]]:
-        """Return the leaves that the request itself names, and whether each is to be avoided."""
-        leaves: list[tuple[Leaf, bool]] = [] if not request.query.strip() else [(Text(request.query), False)]
+        """Return the pictures that the request itself names, and whether each is to be avoided."""
+        leaves: list[tuple[Leaf, bool]] = []
         indexed = list(dict.fromkeys([*([] if request.reference is None else [request.reference]), *request.like]))
         if request.region is None:
             leaves += [(Image(image_id), False) for image_id in indexed]
-            leaves += [(Picture(np.asarray(image.convert("RGB"))), False) for image in uploads]
+            leaves += [(Picture(await asyncio.to_thread(_pixels_of, image)), False) for image in uploads]
         else:
             if len(indexed) + len(uploads) != 1:
                 raise InvalidRequestError(
@@ -143,24 +152,23 @@ class ComposedQueries:
                     hint="name one picture with it: refine the query to add the others",
                 )
             leaves.append((await self._region_of(request.region, caller, indexed, uploads), False))
-        leaves += [(Image(image_id), True) for image_id in dict.fromkeys(request.unlike)]
-        return leaves + [(Text(words), True) for words in request.without]
+        return leaves + [(Image(image_id), True) for image_id in dict.fromkeys(request.unlike)]
 
     async def _region_of(
         self, region: QueryRegion, caller: Caller, indexed: Sequence[str], uploads: Sequence[PillowImage.Image]
     ) -> Picture:
         box = _checked_region(region)
         if uploads:
-            return Picture(_cropped(uploads[0], box), Origin(region=box))
+            return Picture(await asyncio.to_thread(cropped, uploads[0], box), Origin(region=box))
 
-        def read() -> PillowImage.Image:
+        def read() -> NDArray[np.uint8]:
             from lodestone.services.pictures import whole_content
 
-            side = min(LARGEST_SIDE, math.ceil(_SIDE / min(box[2], box[3])))
+            side = math.ceil(min(LARGEST_SIDE, _SIDE / min(box[2], box[3])))
             content = whole_content(self._pictures.content(indexed[0], caller))
-            return self._session.runtime.decode(content, min_side=side)
+            return cropped(self._session.runtime.decode(content, min_side=side), box)
 
-        return Picture(_cropped(await asyncio.to_thread(read), box), Origin(indexed[0], box))
+        return Picture(await asyncio.to_thread(read), Origin(indexed[0], box))
 
     async def _check_seen(self, leaves: Iterable[Leaf], caller: Caller) -> None:
         if caller.visibility == EVERYTHING:
@@ -168,6 +176,29 @@ class ComposedQueries:
         for leaf in leaves:
             if isinstance(leaf, Image):
                 await asyncio.to_thread(self._pictures.image, leaf.image_id, caller)
+
+
+def _pixels_of(image: PillowImage.Image) -> NDArray[np.uint8]:
+    """Return (h, w, 3) uint8 RGB pixels. Blocking: a large picture takes tens of milliseconds."""
+    return np.asarray(image.convert("RGB"))
+
+
+def _words_of(request: SearchRequest, *, phrases: bool) -> tuple[list[str], list[str]]:
+    """Return the words that the request itself gives to look for, and those to avoid.
+
+    Args:
+        request: The request.
+        phrases: Whether phrases of change are understood.
+    """
+    wanted = [normalise_query(request.query)] if request.query.strip() else []
+    avoided = [normalise_query(words) for words in request.without]
+    if not phrases:
+        return wanted, avoided
+    change = change_of(wanted[0]) if wanted else None
+    if change is not None:
+        wanted, avoided = [change.wanted], [*change.avoided, *avoided]
+    wanted += [content for words in avoided if (content := affirmed(words))]
+    return list(dict.fromkeys(filter(None, wanted))), [words for words in avoided if affirmed(words) is None]
 
 
 def earlier_parts(trace: Trace, collections: Mapping[str, str]) -> list[_Named]:
@@ -197,8 +228,9 @@ def _leaf_of(part: QueryPart, trace: Trace, collections: Mapping[str, str]) -> L
         return Image(part.image_id)
     vectors = {
         one.space: -one.vector if part.avoid else one.vector
+        for guide in (part.name, part.name + OWN)  # the picture's own vector goes before one composed of it and words
         for one in trace.searches
-        if one.guide == part.name and collections.get(one.space) == one.collection
+        if one.guide == guide and collections.get(one.space) == one.collection
     }
     if not vectors:
         raise InvalidRequestError(
@@ -302,15 +334,3 @@ def _checked_region(region: QueryRegion) -> tuple[float, float, float, float]:
             hint="give x, y, width and height as shares of the picture, e.g. 0.25,0.25,0.5,0.5 for its middle",
         )
     return box
-
-
-def _cropped(image: PillowImage.Image, box: tuple[float, float, float, float]) -> NDArray[np.uint8]:
-    """Return the pixels of a region, at least one: (h, w, 3) uint8."""
-    pixels = np.asarray(image.convert("RGB"))
-    height, width = pixels.shape[:2]
-    left, upper = (min(int(at * size), size - 1) for at, size in ((box[0], width), (box[1], height)))
-    right, lower = (
-        max(start + 1, min(round((at + length) * size), size))
-        for start, at, length, size in ((left, box[0], box[2], width), (upper, box[1], box[3], height))
-    )
-    return np.ascontiguousarray(pixels[upper:lower, left:right])

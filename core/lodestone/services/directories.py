@@ -114,14 +114,19 @@ class DirectoryUseCases:
         self._service().change(directory_id, change)
         return self.get(directory_id, caller)
 
-    def index(self, directory_id: str, caller: Caller) -> JobInfo:
+    def index(self, directory_id: str, caller: Caller, *, retry_failed: bool = False) -> JobInfo:
         """Have a directory brought up to date in the background. Raises as `get`.
+
+        Args:
+            directory_id: The directory.
+            caller: Whoever asks.
+            retry_failed: Whether unchanged files that failed before are tried again.
 
         Raises:
             ServiceUnavailableError: nothing indexes in the background of this process.
         """
         self._check_seen(directory_id, caller)
-        return self._index(directory_id, "asked")
+        return self._index(directory_id, "asked", retry_failed=retry_failed)
 
     async def remove(self, directory_id: str, caller: Caller) -> None:
         """Forget a directory; what is being indexed of it is stopped. Raises as `get`."""
@@ -157,6 +162,7 @@ class DirectoryUseCases:
         runtime = self._session.runtime
         return DirectoryService(runtime.catalog, runtime.home)
 
-    def _index(self, root_id: str, reason: Reason) -> JobInfo:
+    def _index(self, root_id: str, reason: Reason, *, retry_failed: bool = False) -> JobInfo:
         catalog = self._session.runtime.catalog
-        return self._session.queue.submit(order_for(catalog, catalog.root(root_id), reason=reason))
+        order = order_for(catalog, catalog.root(root_id), reason=reason, retry_failed=retry_failed)
+        return self._session.queue.submit(order)

@@ -7,12 +7,14 @@ from typing import TYPE_CHECKING
 
 from lodestone.access.caller import Caller
 from lodestone.access.visibility import EVERYTHING
-from lodestone.services.limits import shown
+from lodestone.paging import PageRequest
+from lodestone.services.limits import need_all_queries, shown
 from lodestone.services.redaction import redact_engines, redact_feedback, redact_trust
 from lodestone.services.sessions.recording import wait_until_recorded
-from lodestone_schemas.api import EngineList, FeedbackRequest, FeedbackResult, TrustPage
+from lodestone_schemas.api import EngineList, FeedbackRequest, FeedbackResult, TrustEventInfo, TrustEventPage, TrustPage
 
 if TYPE_CHECKING:
+    from lodestone.catalog.use_records import TrustEvent
     from lodestone.services.sessions.session import HomeSession
 
 
@@ -44,9 +46,39 @@ class LearningUseCases:
         """Return the learnt trust, topic by topic. The weights are everybody's, the words behind them are not shown."""
         return shown(caller, self._session.runtime.trust.show(), redact_trust)
 
+    def trust_events(self, topic: str | None, page: PageRequest, caller: Caller) -> TrustEventPage:
+        """Return one page of what changed trust, newest first; the cursor of `page` is not used.
+
+        Args:
+            topic: Only changes of this topic; None for all.
+            page: Rows a page, and the rows to skip.
+            caller: Whoever asks.
+
+        Raises:
+            ForbiddenError: the caller does not see everybody's queries, which are the causes of the changes.
+        """
+        need_all_queries(caller, "the history of trust")
+        rows = self._session.runtime.trust.events(topic=topic, offset=page.offset, limit=page.limit + 1)
+        return TrustEventPage(
+            events=[_event(row) for row in rows[: page.limit]],
+            next_offset=page.offset + page.limit if len(rows) > page.limit else None,
+        )
+
     def generators(self, caller: Caller) -> EngineList:
         """Return the guide engines, their breakers, and the state of the guide cache."""
         runtime = self._session.runtime
         if runtime.home.exists():  # a command that only reads does not create one
             runtime.hub.apply(runtime.catalog.engine_states())  # what was switched just now, without waiting for a query
         return shown(caller, runtime.hub.status(), redact_engines)
+
+
+def _event(event: TrustEvent) -> TrustEventInfo:
+    return TrustEventInfo(
+        event_id=event.event_id,
+        created_at=event.created_at,
+        kind=event.kind,
+        topic=event.topic,
+        cause=event.cause,
+        before=event.before,
+        after=event.after,
+    )

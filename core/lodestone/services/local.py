@@ -41,6 +41,7 @@ if TYPE_CHECKING:
         TagList,
         TagPage,
         TagRequest,
+        TrustEventPage,
         TrustPage,
     )
     from lodestone_schemas.openai import DrawingList, DrawingRequest, EmbeddingList, EmbeddingsRequest, ModelInfo, ModelList
@@ -150,6 +151,10 @@ class LocalClient(LocalManagement):
     def trust(self) -> TrustPage:
         """Return learnt trust, topic by topic."""
         return self._services.learning.trust(self._caller)
+
+    def trust_events(self, offset: int = 0, limit: int = 50, *, topic: str | None = None) -> TrustEventPage:
+        """Return one page of what changed trust, newest first."""
+        return self._services.learning.trust_events(topic, PageRequest(limit, offset), self._caller)
 
     def generators(self) -> EngineList:
         """Return the guide engines, their breakers, and the state of the guide cache."""

@@ -102,9 +102,15 @@ class LocalManagement:
         """Tell where a directory's folder is now; its pictures keep their ids, tags and captions."""
         return self._run(self._services.directories.relocate(directory_id, request, self._caller))
 
-    def index_directory(self, directory_id: str, *, idempotency_key: str | None = None) -> JobInfo:  # noqa: ARG002 - nothing is sent twice
-        """Have a directory brought up to date in the background."""
-        return self._services.directories.index(directory_id, self._caller)
+    def index_directory(
+        self,
+        directory_id: str,
+        *,
+        retry_failed: bool = False,
+        idempotency_key: str | None = None,  # noqa: ARG002 - nothing is sent twice
+    ) -> JobInfo:
+        """Have a directory brought up to date in the background, and failed files tried again if that is wished."""
+        return self._services.directories.index(directory_id, self._caller, retry_failed=retry_failed)
 
     def remove_directory(self, directory_id: str, *, idempotency_key: str | None = None) -> None:  # noqa: ARG002 - nothing is sent twice
         """Forget a directory; what is being indexed of it is stopped."""

@@ -14,7 +14,9 @@ from typing import TYPE_CHECKING, Any, cast
 
 from lodestone.access.caller import Caller
 from lodestone.access.visibility import EVERYTHING
-from lodestone.errors import InvalidRequestError
+from lodestone.config.compositions import DEFAULT_COMPOSITION
+from lodestone.errors import ImageError, InvalidRequestError
+from lodestone.query.composing.targets import EDITED_SIDE
 from lodestone.query.request_context import NOW, RequestContext
 from lodestone.query.tree import Query
 from lodestone.services.composed_queries import LARGEST_SIDE, ComposedQueries, is_composed
@@ -23,6 +25,8 @@ from lodestone.services.redaction import redact_event, redact_response
 from lodestone_schemas.api import MAX_PARTS, Event, SearchOptions, SearchRequest, SearchResponse
 
 if TYPE_CHECKING:
+    from PIL import Image as PillowImage
+
     from lodestone.services.pictures import PictureUseCases
     from lodestone.services.sessions.session import HomeSession
 
@@ -120,15 +124,34 @@ class SearchUseCases:
         self, request: SearchRequest, caller: Caller, context: RequestContext, pictures: Sequence[bytes] = ()
     ) -> SearchResponse:
         """Return the answer to a composed query with these uploaded pictures."""
-        images = [await asyncio.to_thread(self._session.runtime.decode, one, min_side=_side_of(request)) for one in pictures]
+        images = [await self._decoded(number, pictures, request) for number in range(len(pictures))]
         query, request = await self._composed.query_of(request, caller, images)
         engine = await self._session.engine()
         return _shown(caller, await engine.composed(query, request, request_context=_of(context, caller)), request)
 
+    async def _decoded(self, number: int, pictures: Sequence[bytes], request: SearchRequest) -> PillowImage.Image:
+        """Return one of several uploaded pictures; where it cannot be decoded, the error says which it was."""
+        default = self._session.runtime.settings.compositions.get(DEFAULT_COMPOSITION)
+        side = _side_of(request, editing=default is not None and default.target == "guide")
+        try:
+            return await asyncio.to_thread(self._session.runtime.decode, pictures[number], min_side=side)
+        except ImageError as error:
+            if len(pictures) == 1:
+                raise
+            message = f"picture {number + 1} of {len(pictures)} that were sent: {error.message}"
+            raise type(error)(message, hint=error.hint, **error.details) from error
 
-def _side_of(request: SearchRequest) -> int:
-    """Return the pixels that the shorter side of an uploaded picture is kept at: more, where only a region of it counts."""
-    return 0 if request.region is None else LARGEST_SIDE
+
+def _side_of(request: SearchRequest, *, editing: bool) -> int:
+    """Return the pixels that the shorter side of an uploaded picture is kept at, if not those of the models.
+
+    Args:
+        request: The request: more are kept where only a region counts.
+        editing: Whether the picture may be edited.
+    """
+    if request.region is not None:
+        return LARGEST_SIDE
+    return EDITED_SIDE if editing else 0
 
 
 def _of(context: RequestContext, caller: Caller) -> RequestContext:

@@ -22,14 +22,19 @@ def well_formed(text: str) -> str:
     return text.encode("utf8", "replace").decode("utf8")
 
 
+def visible(text: str) -> str:
+    """Return the words without control characters and lone surrogates, which some catalogs refuse, between single spaces."""
+    spaced = "".join(" " if char.isspace() else char for char in text)
+    return " ".join("".join(char for char in spaced if unicodedata.category(char) not in _INVISIBLE).split())
+
+
 def normalise_query(query: str) -> str:
     """Return the words alone: Unicode NFC, without control characters and lone surrogates, separated by single spaces.
 
     Raises:
         InvalidRequestError: nothing is left, or more than `MAX_QUERY_CHARS` characters are.
     """
-    spaced = "".join(" " if char.isspace() else char for char in unicodedata.normalize("NFC", query))
-    text = " ".join("".join(char for char in spaced if unicodedata.category(char) not in _INVISIBLE).split())
+    text = visible(unicodedata.normalize("NFC", query))
     # Joiners and other format characters matter inside emoji and many scripts, but alone they say nothing.
     if all(char == " " or unicodedata.category(char) == "Cf" for char in text):
         raise InvalidRequestError("the query is empty", hint="say in a few words what the picture shows")

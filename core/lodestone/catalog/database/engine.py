@@ -30,7 +30,7 @@ from lodestone.catalog.database.exactly_once import Once
 from lodestone.catalog.database.reader import RetryingReader, is_lost, patiently
 from lodestone.catalog.database.sql import PAGE, placed
 from lodestone.catalog.database.unchanged import UnchangedFacts
-from lodestone.errors import CatalogError, ConfigurationError, LodestoneError, OutOfSpaceError
+from lodestone.errors import CatalogError, ConfigurationError, InvalidRequestError, LodestoneError, OutOfSpaceError
 
 _T = TypeVar("_T")
 _BUSY_SECONDS = 30
@@ -42,6 +42,7 @@ _FILE_CONNECTIONS = 18  # all are kept: to open one takes longer than most reads
 # overlapped with this one, which then sees the key when it is run again.
 _CONFLICTS, _KEY_EXISTS = frozenset({"40001", "40P01"}), "23505"
 _KEY_ATTEMPTS = 3
+_NO_TEXT = "cannot contain NUL"  # the driver's own words: it sends nothing, so the server has no code for it
 # Options of libpq: a server that vanishes without closing its connections (its machine lost power) is noticed within a minute.
 _POSTGRES = {
     "connect_timeout": 5,
@@ -151,7 +152,7 @@ _NOT_WRITABLE = frozenset({sqlite3.SQLITE_READONLY, sqlite3.SQLITE_CANTOPEN})
 
 @contextmanager
 def translated_errors() -> Iterator[None]:
-    """Convert driver errors inside the block to `OutOfSpaceError` or `CatalogError`."""
+    """Convert driver errors inside the block to `OutOfSpaceError`, `InvalidRequestError` or `CatalogError`."""
     try:
         yield
     except PoolTimeoutError as error:  # all connections wait for the lock that another process keeps
@@ -167,6 +168,10 @@ def translated_errors() -> Iterator[None]:
             raise OutOfSpaceError(
                 "no space left for the catalog",
                 hint="free some space and run the same command again; what was finished is kept",
+            ) from error
+        if _NO_TEXT in reason:  # SQLite keeps such text
+            raise InvalidRequestError(
+                "PostgreSQL keeps no text that holds the character NUL", hint="leave the character out"
             ) from error
         if _is_locked(error):
             raise CatalogError(

@@ -9,14 +9,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
 from lodestone.catalog.records import ImageState, SliceRecord
 from lodestone.composed.fused import FUSED, FusedLayout, FusedSpace
-from lodestone.config.compositions import CAPTIONS_SPACE, FUSED_FROM, FUSED_UP_TO, Composition
+from lodestone.config.compositions import CAPTIONS_SPACE, Composition
 from lodestone.indexing.sync.load_groups import CaptionPoints, LoadGroup, PicturePoints, PlannedSlice, PointMaker
 from lodestone.indexing.sync.targets import CaptionTarget, SpaceTarget, Target
 from lodestone.store.base import PointBatch
@@ -28,7 +28,6 @@ if TYPE_CHECKING:
     from lodestone.files.area import FileArea
 
 Rows = NDArray[np.float32]
-_KEPT: Final = 0.5  # a fused collection stays while there are this share of `FUSED_FROM`
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,13 +148,9 @@ def fused_targets(
                 for target in (captions if name == CAPTIONS_SPACE else spaces[name],)
             ),
         )
-        wanted = composition.fused
-        if wanted is None:
-            states = (ImageState.ACTIVE, ImageState.PENDING)
-            pictures = sum(captions.catalog.count_images(state=state) for state in states)
-            exists = layout.alias in existing
-            wanted = pictures >= FUSED_FROM * _KEPT if exists else FUSED_FROM <= pictures <= FUSED_UP_TO
-        if wanted:
+        states = () if composition.fused is not None else (ImageState.ACTIVE, ImageState.PENDING)
+        pictures = sum(captions.catalog.count_images(state=state) for state in states)
+        if composition.keeps_fused(pictures, exists=layout.alias in existing):
             own = {name: spaces[name] for name in composition.spaces if name != CAPTIONS_SPACE}
             with_captions = captions if CAPTIONS_SPACE in composition.spaces else None
             targets.append(FusedTarget(layout=layout, spaces=own, captions=with_captions))

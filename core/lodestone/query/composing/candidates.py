@@ -11,7 +11,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Final, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,6 +26,7 @@ from lodestone.retrieval.searcher import RankingRules, Searcher
 from lodestone.store.base import Filter, HasId, VectorQuery, VectorStore
 
 FEWEST: int = 8  # pictures of a sample: below, nothing can be said of an ordinary picture
+_CANCELLED: Final = 1e-6  # length, in shares of the weights, below which a sum of vectors is rounding alone
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,7 +116,7 @@ class UnionSource:
     ) -> Candidates:
         """Search each space for all parts together; see `CandidateSource.search`."""
         together = [_together(group, standings) for group in by_collection(searches).values()]
-        found = await self._searcher.search([one for one in together if one is not None], rules, stopwatch)
+        found = await self._searcher.search(together, rules, stopwatch)
         return Candidates(found.lists, late=found.late)
 
     async def score(
@@ -192,14 +193,17 @@ class FusedSource:
         return Candidates((RankedList(ALL_GUIDES, layout.alias, weight, best.ids, best.scores.astype(np.float32)),))
 
 
-def _together(group: Sequence[ListSearch], standings: Mapping[tuple[str, str], Standing]) -> ListSearch | None:
-    """Return the search for what all parts of a space ask for together; None where they cancel out."""
+def _together(group: Sequence[ListSearch], standings: Mapping[tuple[str, str], Standing]) -> ListSearch:
+    """Return the search for what all parts of a space ask for together.
+
+    Where they cancel out, every picture is as good as any other: it is the search for the first part.
+    """
     if len(group) == 1:
         return group[0]
     weights = np.array([one.weight / standings[one.guide, one.space].spread for one in group], np.float32)
     vector: NDArray[np.float32] = weights @ np.stack([one.vector for one in group])
     length = float(np.linalg.norm(vector))
-    if length == 0:
-        return None
+    if length <= _CANCELLED * float(weights.sum()):
+        return group[0]
     weight = sum(one.weight for one in group)
     return ListSearch(ALL_GUIDES, group[0].space, group[0].collection, weight, vector / np.float32(length))

@@ -31,6 +31,7 @@ class GuideOutcome:
         searches: The weighted searches of the guides in `ranking`.
         stopped: Why drawing ended early; empty if it did not.
         captions: What captions say about the candidates; None without captions.
+        space_weights: Space -> weight in `ranking`; None: as in the first pass.
     """
 
     guides: tuple[Guide, ...] = ()
@@ -42,6 +43,7 @@ class GuideOutcome:
     searches: tuple[ListSearch, ...] = ()
     stopped: str = ""
     captions: CaptionMatches | None = None
+    space_weights: Mapping[str, float] | None = None
 
     @property
     def rejected(self) -> frozenset[str]:

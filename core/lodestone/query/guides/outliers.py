@@ -9,7 +9,7 @@ generator's), nor a collection of a single topic, makes a guide look strange.
 - `medoid`: just that; below 15 guides, and wherever there is no background.
 - `umap_lof`: from 15 guides on. Guides and a few pictures of the background are laid out by UMAP, and the logarithm of the
   guides' local outlier factor on that map is added. UMAP of the guides alone finds nothing: it evens out local distances, so
-  that a stranger lands as close to the others as they are to each other (benchmarks/outliers.py prints it).
+  that a stranger lands as close to the others as they are to each other (benchmarks/query/outliers.py prints it).
 
 Everything is deterministic by its seed. Never more than half of the guides are rejected; below 3 nothing is judged.
 """
@@ -36,7 +36,7 @@ Values = NDArray[np.float64]
 
 FEWEST_GUIDES: Final = 3  # of two, nobody can say which is the strange one
 UMAP_FROM: Final = 15  # guides; below, a neighbourhood is most of the set
-# Fitted on the validation part of Flickr8k (benchmarks/outliers.py --fit): what each way of measuring calls a stranger.
+# Fitted on the validation part of Flickr8k (benchmarks/query/outliers.py --fit): what each way of measuring calls a stranger.
 THRESHOLD: Final = 0.9  # distance to the core over the typical distance between pictures of the collection
 _AMONG_GUIDES: Final = (1.0, 0.011)  # the same over the typical distance between guides: a + b * guides ...
 _AMONG_MOST: Final = 16  # ... up to so many: the fewer they are, the more a stranger widens what is typical

@@ -140,7 +140,8 @@ class GuideStage:
                 if batch:
                     outcome = outcome.with_guides(batch)
                     yield tuple(batch), outcome
-                    outcome = await self._embedded(query, given, outcome, batch)
+                    wanted = [guide for guide in batch if guide.guide_id not in resolved.without_guides]
+                    outcome = await self._embedded(query, given, outcome, wanted)
                     enough = False
                     if stable is not None:
                         outcome, complete = await self._fused(query, given, outcome)
@@ -154,13 +155,8 @@ class GuideStage:
 
     async def _guarded(self, work: Awaitable[T], query: RunningQuery, deadline: float) -> T | None:
         """Return the result of a step; None for one that failed or was late, which costs the guides, never the answer."""
-        with query.stopwatch.stage("guides"):
-            try:
-                return await within(work, deadline)
-            except TimeoutError:
-                query.notes.left_out("guides: out of time")
-            except Exception as error:  # noqa: BLE001  (models and filters raise anything; the text pass stands)
-                query.notes.failed(f"guides are left out: {describe_failure(error)}")
+        with query.stopwatch.stage("guides"), query.notes.doing_without("guides", "guides are left out"):
+            return await within(work, deadline)
         return None
 
     async def _ask_captions(self, resolved: ResolvedQuery, given: GuideInput) -> CaptionMatches | None:

@@ -15,7 +15,7 @@ from lodestone.errors import InvalidRequestError
 
 Reason = Literal["stable", "bound"]
 
-# Fitted on the validation part of Flickr8k (benchmarks/stopping.py).
+# Fitted on the validation part of Flickr8k (benchmarks/query/stopping.py).
 AGREEMENT: Final = 0.9
 PATIENCE: Final = 2
 LEAST: Final = 3

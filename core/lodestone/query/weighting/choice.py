@@ -45,6 +45,17 @@ class SpaceWeighting:
         evidence = (best or {}).get(LABELS, 1.0)
         return self._parameters.weigh(similarity, familiarity, spaces, evidence=evidence, bareness=bareness)
 
+    def ordinary_words(self) -> Mapping[str, Vectors]:
+        """Return the mean vector of the class names in the bridge; label matching is relative to theirs as it is."""
+        return {} if self._mean_word is None else {BRIDGE: self._mean_word}
+
+    @cached_property
+    def _mean_word(self) -> Vectors | None:
+        if self._labels.text_encoder != self._bridge.text_encoder:
+            return None
+        mean: Vectors = self._bridge.project_texts(self._labels.label_vectors).mean(axis=0)
+        return mean
+
     def _measured(self, words: bytes, asked: bytes) -> tuple[float, float, float]:
         """Return what the weights depend on: similarity, familiarity and bareness of the words.
 

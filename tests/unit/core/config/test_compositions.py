@@ -55,6 +55,17 @@ def test_file_declares_a_composition(tmp_path: Path) -> None:
     assert (shop.target, shop.rule, shop.fused) == ("composed", "product", True)
 
 
+def test_file_asks_for_edited_guides_and_says_how_far_they_may_go(tmp_path: Path) -> None:
+    (tmp_path / "lodestone.toml").write_text('[compositions.default]\ntarget = "guide"\nstrength = 0.4\n')
+    settings = load_settings({"home": str(tmp_path)}).settings
+    chosen = choose_composition("default", settings.compositions, EMBEDDED)
+    assert (chosen.target, chosen.strength) == ("guide", 0.4)
+    assert choose_composition("default", {}, EMBEDDED).strength == CompositionSettings(target="guide").strength == 0.6
+    for strength in (0, 1.1, float("nan")):
+        with pytest.raises(ValidationError, match="strength"):
+            CompositionSettings(target="guide", strength=strength)
+
+
 def test_settings_of_default_change_it_and_keep_its_modalities() -> None:
     own = {"default": CompositionSettings(weights={"captions": 2, "bridge-picture": 1}, fused=False)}
     assert list(all_compositions(own, EMBEDDED)) == ["default"]

@@ -14,7 +14,7 @@ from lodestone.files.filesystems import FileSystems, allow_requests
 from lodestone.files.urls import Url
 
 TOGETHER = 40  # more than the 25 that a client has by itself
-_PATIENCE_S = 30.0
+_PATIENCE_S = 180.0
 
 
 @pytest.fixture

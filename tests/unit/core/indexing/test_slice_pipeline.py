@@ -24,7 +24,7 @@ from lodestone.indexing.embed.stage_pools import Pool
 from lodestone.indexing.stage_stats import EmbedStage
 from lodestone.indexing.tasks import SliceReceipt, SliceTask
 
-_PATIENCE_S = 30.0
+_PATIENCE_S = 180.0
 
 
 def collected(stand: Stand, tasks: list[SliceTask]) -> dict[str, SliceReceipt]:

@@ -1,6 +1,7 @@
 """The model cache: built once, by one process, whole or not at all."""
 
 import errno
+import logging
 import multiprocessing
 import os
 import time
@@ -37,6 +38,13 @@ def test_a_file_is_built_at_first_and_found_from_then_on(tmp_path):
     assert path.suffix == ".onnx"
     assert ModelCache(cache.root).obtain("net", key="k1", suffix=".onnx", build=_never) == path
     assert _names(cache.root) == {"net-k1.onnx", "net-k1.onnx.blake3"}
+
+
+def test_the_log_tells_of_a_file_that_is_built_and_not_of_one_that_is_found(tmp_path, caplog):
+    caplog.set_level(logging.INFO, "lodestone.models.cache")
+    for _ in range(2):
+        path = ModelCache(tmp_path).obtain("net", key="k1", suffix=".onnx", build=_writes(b"graph"))
+    assert caplog.messages == [f"making {path}, which is done once"]
 
 
 def test_another_key_is_another_file_beside_the_first(tmp_path):

@@ -46,6 +46,9 @@ class ByEvidence:
         labels = 0.5 if best is None else best["labels"] / 10
         return {space: labels if space == "labels" else 1 - labels for space in spaces}
 
+    def ordinary_words(self) -> Mapping[str, np.ndarray]:
+        return {}
+
 
 @pytest.fixture
 def searcher(tmp_path: Path) -> Iterator[Searcher]:

@@ -103,6 +103,12 @@ def test_words_are_kept_and_noise_is_not(given, expected):
     assert normalise_query(given) == expected
 
 
+def test_a_topic_that_a_catalog_could_not_keep_is_cleaned_before_it_is_recorded(catalog):
+    assert resolved(catalog, SearchRequest(query="x", topic="two\x00 \x1b[31mdogs")).topic == "two [31mdogs"
+    with pytest.raises(InvalidRequestError, match="blank"):
+        resolved(catalog, SearchRequest(query="x", topic="\x00"))
+
+
 def test_the_request_wins_over_settings_and_settings_over_the_profile(catalog):
     assert resolved(catalog, SearchRequest(query="x")).fusion == PROFILE.fusion
     settings = QuerySettings(fusion="rrf", guides=3, generators=["sketch"])

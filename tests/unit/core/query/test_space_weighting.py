@@ -1,5 +1,6 @@
 """Weights of the spaces, as the engine asks for them."""
 
+import numpy as np
 import pytest
 from tests.support.models import model_context
 
@@ -55,6 +56,15 @@ def test_without_label_matching_all_spaces_are_equal(spaces):
     weigher = make_weigher({"bridge": spaces["bridge"]})
     assert isinstance(weigher, EqualWeights)
     assert weigher.weights({}, ["bridge", "clip"]) == {"bridge": 0.5, "clip": 0.5}
+
+
+def test_ordinary_words_are_the_mean_class_name_in_the_bridge(spaces):
+    bridge, labels = spaces["bridge"], spaces["labels"]
+    found = make_weigher(spaces).ordinary_words()
+    assert set(found) == {"bridge"}  # label matching is relative to the mean name as it is
+    assert found["bridge"] == pytest.approx(bridge.project_texts(labels.label_vectors).mean(axis=0), abs=1e-6)
+    assert np.linalg.norm(found["bridge"]) > 0.1
+    assert make_weigher({"bridge": bridge}).ordinary_words() == {}
 
 
 def test_a_query_that_is_weighed_twice_is_compared_with_the_class_names_once(spaces, encoder, monkeypatch):

@@ -31,11 +31,11 @@ def offer(recorder: Recorder, keeper: Kept, name: str) -> bool:
 def test_the_first_record_after_a_pause_is_written_at_once_and_the_next_ones_together() -> None:
     recorder, keeper = Recorder(collects_s=LONG_S), Kept()
     offer(recorder, keeper, "first")
-    assert keeper.came.wait(30)
+    assert keeper.came.wait(180)
     for name in ("second", "third"):
         offer(recorder, keeper, name)
     assert recorder.pending("second")
-    assert recorder.settle("second", timeout_s=30)  # whoever looks back does not wait for the hour
+    assert recorder.settle("second", timeout_s=180)  # whoever looks back does not wait for the hour
     assert keeper.transactions == [["first"], ["second", "third"]]
     assert recorder.close()
 
@@ -43,10 +43,10 @@ def test_the_first_record_after_a_pause_is_written_at_once_and_the_next_ones_tog
 def test_a_clean_stop_writes_what_waits() -> None:
     recorder, keeper = Recorder(collects_s=LONG_S), Kept()
     offer(recorder, keeper, "first")
-    assert keeper.came.wait(30)
+    assert keeper.came.wait(180)
     for number in range(5):
         offer(recorder, keeper, str(number))
-    assert recorder.close(timeout_s=30)
+    assert recorder.close(timeout_s=180)
     assert keeper.transactions == [["first"], ["0", "1", "2", "3", "4"]]
     assert not offer(recorder, keeper, "late")
 
@@ -54,10 +54,10 @@ def test_a_clean_stop_writes_what_waits() -> None:
 def test_a_queue_with_enough_for_one_transaction_does_not_wait() -> None:
     recorder, keeper = Recorder(collects_s=LONG_S), Kept()
     offer(recorder, keeper, "first")
-    assert keeper.came.wait(30)
+    assert keeper.came.wait(180)
     keeper.came.clear()
     for number in range(AT_ONCE):
         assert offer(recorder, keeper, str(number))
-    assert keeper.came.wait(30)
-    assert recorder.close(timeout_s=30)
+    assert keeper.came.wait(180)
+    assert recorder.close(timeout_s=180)
     assert [len(names) for names in keeper.transactions] == [1, AT_ONCE]

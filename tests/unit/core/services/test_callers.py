@@ -122,6 +122,7 @@ CASES: dict[str, Case] = {
         Gets.UNKNOWN, lambda s, i, c: s.learning.feedback(FeedbackRequest(query_id=i.query, relevant=[i.image]), c)
     ),
     "learning.trust": Case(Gets.NOTHING, lambda s, _, c: s.learning.trust(c)),
+    "learning.trust_events": Case(Gets.REFUSAL, lambda s, _, c: s.learning.trust_events(None, PAGE, c)),
     "learning.generators": Case(Gets.NOTHING, lambda s, _, c: s.learning.generators(c)),
     "tags.page": Case(Gets.UNKNOWN, lambda s, i, c: s.tags.page(TagFilters(corpus=i.corpus), PAGE, c)),
     "tags.add": Case(Gets.UNKNOWN, lambda s, i, c: s.tags.add(TagRequest(image_ids=[i.image], text="a boat"), c)),

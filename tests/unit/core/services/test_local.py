@@ -55,6 +55,7 @@ def test_both_clients_have_the_methods_of_the_interface_with_the_same_parameters
             ], f"{kind.__name__}.{name}"
 
 
+@pytest.mark.nightly
 @pytest.mark.slow
 def test_mypy_takes_either_client_for_the_interface(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(ROOT)

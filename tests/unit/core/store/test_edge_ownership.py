@@ -41,7 +41,7 @@ def test_a_second_process_is_told_who_owns_the_store_and_the_owner_loses_nothing
     owner = open_store("edge", root=tmp_path, owner="lodestone serve")
     owner.create(SPEC)
     owner.upsert(SPEC.name, make_points(100, 8))
-    said, _ = second_process(tmp_path).communicate(timeout=60)
+    said, _ = second_process(tmp_path).communicate(timeout=240)
     assert said.startswith(f"LOCKED {os.getpid()} lodestone serve |")
     assert "waited 0.2 s" in said
     owner.upsert(SPEC.name, make_points(50, 8, first=100))

@@ -237,7 +237,7 @@ def test_a_large_matrix_is_made_by_a_thread_while_the_engine_answers(opened: Ope
     assert matrix_of(store) is None
     keeper = store._collection(SPEC.name)._keeper
     assert keeper._thread is not None
-    keeper._thread.join(60)
+    keeper._thread.join(180)
     assert len(matrix_of(store) or ()) == 300
 
 
@@ -335,7 +335,7 @@ def test_what_a_killed_process_wrote_is_found(opened: Opener, tmp_path: Path) ->
     assert matrix_of(store) is not None
     store.close()
     new, gone = point_id(8_000), POINTS.ids[0]
-    killed = subprocess.run([sys.executable, "-c", KILLED, str(tmp_path / "store"), new, gone], check=False, timeout=120)
+    killed = subprocess.run([sys.executable, "-c", KILLED, str(tmp_path / "store"), new, gone], check=False, timeout=240)
     assert killed.returncode == 9
     (found,) = opened().search(SPEC.name, [VectorQuery(np.ones(DIM, np.float32), 400)])
     assert found.ids[0] == new
@@ -453,7 +453,7 @@ def test_calls_that_wait_for_a_multiplication_share_the_next_one(monkeypatch: py
 
     def slow(view: View, vectors: Vectors) -> Vectors:
         begun.set()
-        assert go_on.wait(60)
+        assert go_on.wait(180)
         sizes.append(len(vectors))
         return products(view, vectors)
 
@@ -461,11 +461,11 @@ def test_calls_that_wait_for_a_multiplication_share_the_next_one(monkeypatch: py
     shared = SharedProducts()
     with ThreadPoolExecutor(len(asked)) as threads:
         calls = [threads.submit(shared.products, *asked[0])]
-        assert begun.wait(60)
+        assert begun.wait(180)
         calls += [threads.submit(shared.products, *one) for one in asked[1:]]
         wait_until(lambda: shared.waiting == len(asked) - 1)
         go_on.set()
-        answers = [call.result(60) for call in calls]
+        answers = [call.result(180) for call in calls]
     assert sorted(sizes) == [2, 2, 10]
     for (view, vectors), answer in zip(asked, answers, strict=True):
         np.testing.assert_allclose(answer, products(view, vectors), rtol=1e-5, atol=1e-5)
@@ -479,7 +479,7 @@ def test_a_shared_multiplication_that_fails_leaves_the_others_their_own(monkeypa
 
     def short_of_memory(view: View, vectors: Vectors) -> Vectors:
         begun.set()
-        assert go_on.wait(60)
+        assert go_on.wait(180)
         if len(vectors) > 1:
             raise MemoryError
         return products(view, vectors)
@@ -488,7 +488,7 @@ def test_a_shared_multiplication_that_fails_leaves_the_others_their_own(monkeypa
     shared = SharedProducts()
     with ThreadPoolExecutor(3) as threads:
         calls = [threads.submit(shared.products, view, vectors[0])]
-        assert begun.wait(60)
+        assert begun.wait(180)
         calls += [threads.submit(shared.products, view, one) for one in vectors[1:]]
         wait_until(lambda: shared.waiting == 2)
         go_on.set()

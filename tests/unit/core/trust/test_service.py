@@ -342,7 +342,7 @@ def test_processes_that_teach_at_once_lose_nothing_and_count_nothing_twice(tmp_p
         teacher.stdin.write("go\n")
         teacher.stdin.flush()
     for teacher in teachers:
-        _, errors = teacher.communicate(timeout=120)
+        _, errors = teacher.communicate(timeout=240)
         assert teacher.returncode == 0, errors
     book = TrustService(catalog, TrustSettings())
     events = list(catalog.trust_events())

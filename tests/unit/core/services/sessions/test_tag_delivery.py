@@ -17,6 +17,7 @@ from lodestone.errors import StoreError
 from lodestone.query.memory import Memory
 from lodestone.query_log.recorder import Recorder
 from lodestone.query_log.trace import Trace, load_trace
+from lodestone.services.sessions import tag_delivery
 from lodestone.services.sessions.tag_delivery import TagDelivery
 
 
@@ -42,7 +43,7 @@ class Slow:
 
     def keep_all(self, traces: list[Trace]) -> list[str]:
         self.at_work.set()
-        self.go.wait(10)
+        self.go.wait(180)
         self.kept.append([trace.query_id for trace in traces])
         return []
 
@@ -80,7 +81,7 @@ def test_what_comes_together_is_written_together_and_in_order() -> None:
     recorder = Recorder(most=50, observer=observed)
     for number in range(20):
         assert recorder.offer(f"q{number}", slow, lambda number=number: trace(f"q{number}"))  # type: ignore[misc]
-        assert slow.at_work.wait(10)  # on the first, and nobody knows how many with it otherwise
+        assert slow.at_work.wait(180)  # on the first, and nobody knows how many with it otherwise
     assert recorder.pending("q19")
     assert not recorder.settle("q19", timeout_s=0.01)
     slow.go.set()
@@ -94,10 +95,11 @@ def test_what_comes_together_is_written_together_and_in_order() -> None:
 def test_a_full_queue_takes_nothing_more_until_there_is_room(recorder: Recorder) -> None:
     slow = Slow()
     assert recorder.offer("q", slow, lambda: trace("q"))
-    assert slow.at_work.wait(10)
+    assert slow.at_work.wait(180)
     while recorder.offer("q", slow, lambda: trace("q")):
         pass
     assert not recorder.offer("q", slow, lambda: trace("q"))
+    slow.go.set()
     slow.go.set()
     assert recorder.settle()
     assert recorder.offer("q", slow, lambda: trace("q"))
@@ -157,7 +159,7 @@ class Store:
         self.go.set()
 
     def deliver(self) -> int:
-        self.go.wait(10)
+        self.go.wait(180)
         if self.down:
             raise StoreError("the store is gone", hint="start it")
         self.delivered += 1
@@ -168,14 +170,15 @@ async def test_what_was_left_from_before_is_delivered_at_the_start() -> None:
     store = Store()
     delivery = TagDelivery(store.deliver)
     delivery.start()
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(120):
         while not store.delivered:
             await asyncio.sleep(0.002)
     await delivery.close()
     await delivery.close()
 
 
-async def test_a_change_is_delivered_before_its_writer_goes_on_unless_that_takes_long() -> None:
+async def test_a_change_is_delivered_before_its_writer_goes_on_unless_that_takes_long(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tag_delivery, "SHOWN_S", 180.0)  # nothing takes long that is not held
     store = Store()
     delivery = TagDelivery(store.deliver)
     delivery.start()
@@ -184,10 +187,12 @@ async def test_a_change_is_delivered_before_its_writer_goes_on_unless_that_takes
     await delivery.changed()
     assert store.delivered == before + 1
     store.go.clear()
-    async with asyncio.timeout(5):
+    monkeypatch.setattr(tag_delivery, "SHOWN_S", 0.25)
+    async with asyncio.timeout(120):
         await delivery.changed()
     assert store.delivered == before + 1, "the writer went on without it"
     store.go.set()
+    monkeypatch.setattr(tag_delivery, "SHOWN_S", 180.0)
     await delivery.changed()
     assert store.delivered >= before + 2
     await delivery.close()
@@ -201,7 +206,7 @@ async def test_a_delivery_that_fails_is_tried_again_until_it_is_done() -> None:
     await delivery.changed()
     assert store.delivered == 0
     store.down = False
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(120):
         while not store.delivered:
             await asyncio.sleep(0.002)
     await delivery.close()
