@@ -33,6 +33,7 @@ from lodestone_schemas.api import (
     TagList,
     TagPage,
     TagRequest,
+    TrustEventPage,
     TrustPage,
 )
 from lodestone_schemas.batch import BatchAnswer
@@ -98,7 +99,7 @@ class AsyncLodestone(AsyncManaging):
                 async for line in self._lines(window.call()):
                     answer = window.take(line)
                     if answer is not None:
-                        yield answer
+                        yield self._display.attached(answer)
                 window.check(before, self.url)
 
     async def similar(self, image_id: str, options: SearchOptions | None = None) -> SearchResponse:
@@ -185,6 +186,10 @@ class AsyncLodestone(AsyncManaging):
     async def trust(self) -> TrustPage:
         """Return the learnt trust of each topic."""
         return await self._run(read_calls.trust())
+
+    async def trust_events(self, offset: int = 0, limit: int = 50, *, topic: str | None = None) -> TrustEventPage:
+        """Return one page of what changed trust, newest first."""
+        return await self._run(read_calls.trust_events(offset, limit, topic))
 
     async def generators(self) -> EngineList:
         """Return the state of the service's guide engines, their breakers and the guide cache."""

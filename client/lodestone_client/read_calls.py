@@ -21,6 +21,7 @@ from lodestone_schemas.api import (
     SearchRequest,
     SearchResponse,
     TagPage,
+    TrustEventPage,
     TrustPage,
     UrlSearchRequest,
 )
@@ -143,6 +144,12 @@ def guide_picture(query_id: str, guide_id: str) -> Call[bytes]:
 def trust() -> Call[TrustPage]:
     """Return the call for the learnt trust, by topic."""
     return Call("GET", "/v1/trust", as_model(TrustPage))
+
+
+def trust_events(offset: int, limit: int, topic: str | None) -> Call[TrustEventPage]:
+    """Return the call for a page of what changed trust, newest first."""
+    params = {**page(offset, limit, None), "topic": topic}
+    return Call("GET", "/v1/trust/events", as_model(TrustEventPage), params=params)
 
 
 def generators() -> Call[EngineList]:

@@ -34,6 +34,7 @@ from lodestone_schemas.api import (
     TagList,
     TagPage,
     TagRequest,
+    TrustEventPage,
     TrustPage,
 )
 from lodestone_schemas.batch import BatchAnswer
@@ -99,7 +100,7 @@ class Lodestone(Managing):
                 for line in self._lines(window.call()):
                     answer = window.take(line)
                     if answer is not None:
-                        yield answer
+                        yield self._display.attached(answer)
                 window.check(before, self.url)
 
     def similar(self, image_id: str, options: SearchOptions | None = None) -> SearchResponse:
@@ -180,6 +181,10 @@ class Lodestone(Managing):
     def trust(self) -> TrustPage:
         """Return the learnt trust of each topic."""
         return self._run(read_calls.trust())
+
+    def trust_events(self, offset: int = 0, limit: int = 50, *, topic: str | None = None) -> TrustEventPage:
+        """Return one page of what changed trust, newest first."""
+        return self._run(read_calls.trust_events(offset, limit, topic))
 
     def generators(self) -> EngineList:
         """Return the state of the service's guide engines, their breakers and the guide cache."""

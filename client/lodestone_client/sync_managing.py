@@ -63,9 +63,9 @@ class Managing(Transport):
         """Tell where a directory's folder is now; its pictures keep their ids, tags and captions."""
         return self._run(write_calls.relocate_directory(directory_id, request, idempotency_key))
 
-    def index_directory(self, directory_id: str, *, idempotency_key: str | None = None) -> JobInfo:
-        """Have the service bring a directory up to date in the background."""
-        return self._run(write_calls.index_directory(directory_id, idempotency_key))
+    def index_directory(self, directory_id: str, *, retry_failed: bool = False, idempotency_key: str | None = None) -> JobInfo:
+        """Have the service bring a directory up to date in the background, and try failed files again if that is wished."""
+        return self._run(write_calls.index_directory(directory_id, idempotency_key, retry_failed=retry_failed))
 
     def remove_directory(self, directory_id: str, *, idempotency_key: str | None = None) -> None:
         """Forget a directory, and stop what is being indexed of it."""

@@ -13,6 +13,7 @@ import httpx
 from lodestone_client.call import NDJSON, Answer, Call, LineSplitter
 from lodestone_client.checks import check_kind, check_progress
 from lodestone_client.connection import Connection
+from lodestone_client.notebook import NotebookDisplay
 from lodestone_client.problems import FailedResponse, broken, foreign, refused, unavailable
 from lodestone_client.reading import Reading
 from lodestone_client.retrying import RetryState
@@ -29,6 +30,7 @@ class Transport:
 
     def __init__(self, connection: Connection, *, transport: httpx.BaseTransport | None = None) -> None:
         self._connection = connection
+        self._display = NotebookDisplay(connection, transport)
         self._http = httpx.Client(
             base_url=connection.url,
             headers=dict(connection.headers),
@@ -81,7 +83,7 @@ class Transport:
                 content += chunk
                 check_progress(len(content), patience, self.url)
             try:
-                return call.read(Answer(bytes(content), answer.headers))
+                return self._display.attached(call.read(Answer(bytes(content), answer.headers)))
             except ValueError as error:
                 raise foreign(answer, self.url, str(error)) from error
 
@@ -102,7 +104,7 @@ class Transport:
                             event = reading.take(message.data, message.id) if message.data else None
                             if event is not None:
                                 failures = 0
-                                yield event
+                                yield self._display.attached(event)
                 if not reading.ended:
                     raise FailedResponse(unavailable(self.url, "it went away in the middle of an answer"))
             except FailedResponse as failed:

@@ -58,9 +58,10 @@ def relocate_directory(directory_id: str, request: DirectoryRelocation, key: str
     return _keyed(Call("POST", path, as_model(DirectoryAdded), body=request, endless=True), key)
 
 
-def index_directory(directory_id: str, key: str | None) -> Call[JobInfo]:
+def index_directory(directory_id: str, key: str | None, *, retry_failed: bool) -> Call[JobInfo]:
     """Return the call that indexes a directory in the background."""
-    return _keyed(Call("POST", f"/v1/directories/{part(directory_id)}/index", as_model(JobInfo)), key)
+    params = {"retry_failed": "true" if retry_failed else None}
+    return _keyed(Call("POST", f"/v1/directories/{part(directory_id)}/index", as_model(JobInfo), params=params), key)
 
 
 def remove_directory(directory_id: str, key: str | None) -> Call[None]:

@@ -48,7 +48,7 @@ Maker = Callable[..., Any]
 @pytest.fixture(params=[Lodestone, Driven], ids=["sync", "async"])
 def client(request: pytest.FixtureRequest) -> Maker:
     """Makes a client of a server; both kinds of client must behave alike."""
-    return lambda server, **options: request.param(server.url, **{"policy": SOON, "timeout_s": 5.0, **options})
+    return lambda server, **options: request.param(server.url, **{"policy": SOON, "timeout_s": 60.0, **options})
 
 
 def search(asker: Lodestone) -> object:
@@ -194,7 +194,7 @@ def test_the_service_says_how_long_to_wait(client: Maker) -> None:
 
 
 def test_nobody_waits_past_the_deadline(client: Maker) -> None:
-    busy = problem(429, "overloaded", retry_after=30)
+    busy = problem(429, "overloaded", retry_after=600)
     with scripted(busy) as server, client(server) as asker:
         for request in (SearchRequest(query="a"), SearchRequest(query="a", deadline_ms=400)):
             with pytest.raises(OverloadedError):
@@ -234,13 +234,15 @@ def test_its_own_write_that_is_still_worked_on_is_waited_for(client: Maker) -> N
 
 
 def test_a_silent_service_and_one_that_trickles_are_given_up(client: Maker) -> None:
-    trickle = [head(**{"Content-Length": "1000"}), *([0.1, b" "] * 100)]
-    for scene in ([10.0], trickle):
-        with scripted(scene) as server, client(server, timeout_s=0.5) as asker:
+    trickle = [head(**{"Content-Length": "1000"}), *([0.1, b" "] * 900)]
+    for scene in ([600.0], trickle):
+        with scripted(scene) as server, client(server, timeout_s=2.0) as asker:
             started = time.monotonic()
             with pytest.raises(ServiceUnavailableError):
                 search(asker)
-            assert time.monotonic() - started < 10
+            assert time.monotonic() - started < 60
+            while not server.asked:  # which may be slower than its client's patience
+                time.sleep(0.01)
         assert len(server.asked) == 1
 
 
@@ -343,7 +345,7 @@ def test_leaving_a_stream_closes_its_connection(client: Maker) -> None:
         stream = asker.stream("a")
         next(stream)
         stream.close()
-        assert server.left.wait(5)
+        assert server.left.wait(180)
 
 
 def test_lines_end_at_line_feeds_alone_and_a_cut_one_is_noticed(client: Maker) -> None:
