@@ -1,7 +1,8 @@
 """Authentication of requests: middleware that finds the principal before anything of the body is read.
 
-A key or a token is sent as `Authorization: Bearer …`, a key also as `X-API-Key`. Where the service asks for one, nothing but
-the probes and the description of the interface is given to those who have none.
+A key or a token is sent as `Authorization: Bearer …`, a key also as `X-API-Key`. The service's own pages send neither: they
+have a session, by a cookie. Where the service asks for a key, nothing but the probes, the page itself and the description of
+the interface is given to those who have none.
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ from lodestone.home.service_address import TOKEN_HEADER
 from lodestone_schemas.access import Scope as Right
 from lodestone_serve.auth.oidc import TokenReader
 from lodestone_serve.auth.principal import ANYBODY, LOCAL, NOBODY, Principal
+from lodestone_serve.auth.sessions import Sessions, session_of
 from lodestone_serve.policy import AccessRule, policy_of
 from lodestone_serve.responses.problems import problem_of, problem_response
 
@@ -46,6 +48,7 @@ class Authenticator:
     def __init__(self, keys: Callable[[], KeyStore], settings: AuthSettings, *, token: str) -> None:
         self._settings = settings
         self._token = token.encode()
+        self.sessions = Sessions(token)
         self._ring = KeyRing(keys) if settings.keys else None
         self._reader = TokenReader(settings) if settings.oidc_issuer is not None else None
         self._threads = ThreadPoolExecutor(_THREADS, thread_name_prefix="lodestone-tokens") if self._reader else None
@@ -60,8 +63,8 @@ class Authenticator:
         """Whether metrics need no key."""
         return self._settings.open_metrics or not self.asks
 
-    async def principal(self, headers: Headers) -> Principal:
-        """Whoever the headers name.
+    async def principal(self, headers: Headers, *, method: str = "GET", https: bool = False) -> Principal:
+        """Whoever the headers name, or else the session that the service's own page has.
 
         Raises:
             UnauthorizedError: somebody must be named and nobody is, or by something that is not valid.
@@ -72,7 +75,15 @@ class Authenticator:
             return LOCAL
         if not self.asks:
             return ANYBODY
-        given = _credential(headers)
+        given = credential_of(headers)
+        if given is None:
+            session = session_of(headers, method=method, https=https)
+            if session is None:
+                raise UnauthorizedError(
+                    "this service asks for a key or a token, and none was sent",
+                    hint=f"Authorization: Bearer …, or {KEY_HEADER}: …",
+                )
+            given = self.sessions.open(session)
         if given.startswith(f"{PREFIX}_"):
             if self._ring is None:
                 raise UnauthorizedError(
@@ -123,7 +134,9 @@ class Authentication:
         due = scope.get("state", {}).get("due")  # of queries alone
         try:
             async with asyncio.timeout(None if due is None else max(0.0, due - time.monotonic())) as limit:
-                principal = await self._authenticator.principal(Headers(scope=scope))
+                principal = await self._authenticator.principal(
+                    Headers(scope=scope), method=scope["method"], https=scope.get("scheme") == "https"
+                )
         except TimeoutError:
             if not limit.expired():
                 raise
@@ -142,17 +155,19 @@ def holder_of(key: ApiKey) -> Principal:
     return Principal(key.owner, frozenset(key.scopes), corpora, key.rate)
 
 
-def _credential(headers: Headers) -> str:
-    """The key or token that was sent."""
+def credential_of(headers: Headers) -> str | None:
+    """Return the key or token that the headers hold; None where there is none.
+
+    Raises:
+        UnauthorizedError: There are two, or one that cannot be read.
+    """
     key, authorization = headers.get(KEY_HEADER), headers.get("authorization")
     if key is not None and authorization is not None:
         raise UnauthorizedError(f"both Authorization and {KEY_HEADER} were sent", hint="send one of them")
     if key is not None:
         return key.strip()
     if authorization is None:
-        raise UnauthorizedError(
-            "this service asks for a key or a token, and none was sent", hint=f"Authorization: Bearer …, or {KEY_HEADER}: …"
-        )
+        return None
     kind, _, value = authorization.strip().partition(" ")
     if kind.lower() == "bearer" and not value.strip():
         raise UnauthorizedError("Authorization has no key or token behind Bearer", hint="Authorization: Bearer …")
