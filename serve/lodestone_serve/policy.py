@@ -189,8 +189,13 @@ TABLE: Final[tuple[RoutePolicy, ...]] = (
     RoutePolicy(method="GET", path="/metrics", access=AccessRule.METRICS, rate_limited=False, observed=False),
     RoutePolicy(method="GET", path="/openapi.json", access=AccessRule.OPEN, rate_limited=False),
     RoutePolicy(method="GET", path="/", access=AccessRule.OPEN, rate_limited=False),
+    RoutePolicy(method="GET", path="/manage", access=AccessRule.OPEN, rate_limited=False),
     RoutePolicy(method="GET", path="/docs", access=AccessRule.OPEN, rate_limited=False),
     RoutePolicy(method="GET", path="/docs/assets/{name}", access=AccessRule.OPEN, rate_limited=False),
+    RoutePolicy(method="GET", path="/web/files/{name:path}", access=AccessRule.OPEN, rate_limited=False, observed=False),
+    # Whoever has used up a key's rate may still sign out, which says so where it is refused.
+    RoutePolicy(method="POST", path="/v1/session", rate_limited=False),
+    RoutePolicy(method="DELETE", path="/v1/session", rate_limited=False),
     RoutePolicy(method="GET", path="/v1/status"),
     # -- search
     RoutePolicy(method="POST", path="/v1/search", scopes=_READ, admission=_QUERY, deadline=DeadlineRule.QUERY),
@@ -271,6 +276,7 @@ TABLE: Final[tuple[RoutePolicy, ...]] = (
     RoutePolicy(method="POST", path="/v1/tags", scopes=_TEACH, idempotent=True, problems=_NOT_FOUND),
     RoutePolicy(method="DELETE", path="/v1/tags/{tag_id}", scopes=_TEACH, idempotent=True),
     RoutePolicy(method="GET", path="/v1/trust", scopes=_READ),
+    RoutePolicy(method="GET", path="/v1/trust/events", scopes=_READ),
     RoutePolicy(method="GET", path="/v1/generators", scopes=_READ),
     # -- models, in the shapes of OpenAI's API
     RoutePolicy(method="GET", path="/v1/models", scopes=_READ, openai_errors=True),

@@ -85,6 +85,7 @@ class RemoteGenerator(Generator):
         self.name = local.name
         self.version = ""
         self.guides_a_call = local.guides_a_call
+        self.edits = local.edits
         self.cacheable = False  # until its version is known, because it is part of a cached guide's key
         self._stage = stage
         self._streaming: StageCall | None = None

@@ -40,6 +40,8 @@ from lodestone_serve.routes.operations import operations_router
 from lodestone_serve.routes.queries import queries_router
 from lodestone_serve.routes.runs import runs_router
 from lodestone_serve.routes.search import search_router
+from lodestone_serve.routes.search_page import search_page_router
+from lodestone_serve.routes.sessions import sessions_router
 from lodestone_serve.routes.streams import streams_router
 from lodestone_serve.routes.tagging import tagging_router
 from lodestone_serve.streaming.batch_search import Batches
@@ -121,9 +123,8 @@ def create_app(
         generate_unique_id_function=_operation_id,
     )
     describe(app)
-    include_guarded(
-        app, _routers(services, settings, metrics=metrics, streams=streams, instance=instance_of(token), rates=rates)
-    )
+    routers = _routers(services, settings, metrics=metrics, streams=streams, instance=instance_of(token), rates=rates)
+    include_guarded(app, (*routers, sessions_router(authenticator.sessions, asks=authenticator.asks)))
     problems.install(app)
 
     admission = Admission(limits=settings, metrics=metrics, deadline_ms=deadline_ms)
@@ -171,6 +172,7 @@ def _routers(
         runs_router(services.runs),
         keys_router(services.keys),
         browser_router(),
+        search_page_router(),
     )
 
 

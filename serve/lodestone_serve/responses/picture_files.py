@@ -18,6 +18,9 @@ if TYPE_CHECKING:
 
 # Private: a picture is for the one who asked. A thumbnail's bytes never change under its ETag; its id may get another picture.
 _CACHE: Final = "private, max-age=3600, must-revalidate"
+VARIES: Final = "Cookie, Authorization, X-API-Key"
+"""What a kept picture belongs to: a browser shows it neither in the next session nor after signing out."""
+
 # Should a browser be talked into showing the bytes as a page, nothing in it runs.
 _INERT: Final = "default-src 'none'; sandbox"
 _RANGE: Final = re.compile(r"\s*bytes\s*=\s*(\d{0,19})\s*-\s*(\d{0,19})\s*", re.ASCII)
@@ -26,7 +29,7 @@ _RANGE: Final = re.compile(r"\s*bytes\s*=\s*(\d{0,19})\s*-\s*(\d{0,19})\s*", re.
 def picture_response(file: PictureFile, request: Request) -> Response:
     """Return the answer to a request for a picture's bytes: 200, 206 for one range, 304 where they are known, or 416."""
     tag = f'"{file.etag}"'
-    headers = {"ETag": tag, "Cache-Control": _CACHE, "Content-Security-Policy": _INERT}
+    headers = {"ETag": tag, "Cache-Control": _CACHE, "Vary": VARIES, "Content-Security-Policy": _INERT}
     if is_known(request, tag):
         _close(file.source)
         return Response(status_code=304, headers=headers)

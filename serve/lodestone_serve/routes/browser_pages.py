@@ -1,4 +1,4 @@
-"""Routes for people who open the service in a browser: a landing page, and an API reference that loads nothing from elsewhere.
+"""Routes for people who open the service in a browser: to search, to manage, and to read an API reference without other sites.
 
 The reference is Swagger UI over the service's own /openapi.json. Its files are in `lodestone_serve/assets`. The pages hold no
 inline script or style, so their content security policy allows neither, and no `eval`.
@@ -17,11 +17,11 @@ from typing import Final
 
 from fastapi import APIRouter, Request
 from fastapi.responses import Response
-from starlette.datastructures import Headers
 
 from lodestone import __version__
 from lodestone.errors import NotFoundError
 from lodestone_serve.responses.pages import is_known
+from lodestone_serve.routes.search_page import MANAGEMENT_PAGE, SEARCH_PAGE, page_text, takes_gzip
 from lodestone_serve.routes.threads import in_thread
 
 CONTENT_SECURITY_POLICY: Final = (
@@ -75,20 +75,21 @@ def browser_router() -> APIRouter:
 
     @router.get("/")
     async def landing(request: Request) -> Response:
-        """Say what this service is: as a page, as JSON, or as plain text, whichever the client prefers."""
+        """Show the search page, or say what this service is as JSON or plain text, whichever the client prefers."""
         kind = _preferred(request.headers.get("accept", ""))
         headers = {"Vary": "Accept"}
         if kind == "text/html":
-            shown = {"{version}": __version__, "{origin}": _origin(request)}
-            page = _text("landing.html")
-            for mark, text in shown.items():
-                page = page.replace(mark, html.escape(text))
-            return _page(page, headers)
+            return _page(await _filled(SEARCH_PAGE, request), headers)
         if kind == "application/json":
             told = {"service": "lodestone", "version": __version__, "about": _WHAT, "links": _LINKS, "manual": _MANUAL}
             return Response(json.dumps(told, ensure_ascii=False), media_type=kind, headers=headers)
         lines = [f"{_WHAT} Version {__version__}.", "", *(f"{name + ':':<12}{link}" for name, link in _LINKS.items())]
         return Response("\n".join([*lines, f"{'manual:':<12}{_MANUAL}", ""]), media_type="text/plain", headers=headers)
+
+    @router.get("/manage")
+    async def management(request: Request) -> Response:
+        """Show the pages that manage corpora, runs, tags, trust, models and keys."""
+        return _page(await _filled(MANAGEMENT_PAGE, request), {})
 
     @router.get("/docs")
     async def reference() -> Response:
@@ -106,12 +107,20 @@ def browser_router() -> APIRouter:
         if is_known(request, tag):
             return Response(status_code=304, headers=headers)
         content = await in_thread(_content, found.place)
-        if len(content) >= _SMALL_BYTES and _takes_gzip(request.headers):
+        if len(content) >= _SMALL_BYTES and takes_gzip(request.headers):
             content = await in_thread(_compressed, found.place)
             headers["Content-Encoding"] = "gzip"
         return Response(content, media_type=found.media_type, headers=headers)
 
     return router
+
+
+async def _filled(name: str, request: Request) -> str:
+    """Return a page of `lodestone_web` with the version and the address that its reader sees."""
+    page = await in_thread(page_text, name)
+    for mark, text in {"{version}": __version__, "{origin}": _origin(request)}.items():
+        page = page.replace(mark, html.escape(text))
+    return page
 
 
 def _page(content: str, headers: dict[str, str]) -> Response:
@@ -130,10 +139,6 @@ def _origin(request: Request) -> str:
     host = request.headers.get("host", "")
     scheme = "https" if request.headers.get("x-forwarded-proto") == "https" else request.url.scheme
     return f"{scheme}://{host if _HOST.fullmatch(host) else 'localhost'}"
-
-
-def _takes_gzip(headers: Headers) -> bool:
-    return any(part.strip().lower() == "gzip" for part in headers.get("accept-encoding", "").split(","))
 
 
 @cache

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from fastapi import APIRouter, Depends
+from fastapi import APIRouter, Depends, Query
 from fastapi.responses import Response
 from pydantic import BaseModel
 
@@ -51,9 +51,14 @@ def directories_router(use_cases: DirectoryUseCases) -> APIRouter:
         return _json(await in_thread(use_cases.change, directory_id, body, caller))
 
     @router.post("/directories/{directory_id}/index", response_model=JobInfo, status_code=202)
-    async def index_directory(caller: RequestCaller, directory_id: str) -> Response:
+    async def index_directory(
+        caller: RequestCaller,
+        directory_id: str,
+        retry_failed: Annotated[bool, Query(description="Also try unchanged files again that failed before.")] = False,
+    ) -> Response:
         """Bring a directory up to date in the background."""
-        return _json(await in_thread(use_cases.index, directory_id, caller), 202)
+        job = await in_thread(use_cases.index, directory_id, caller, retry_failed=retry_failed)
+        return _json(job, 202)
 
     @router.post("/directories/{directory_id}/relocate", response_model=DirectoryAdded)
     async def relocate_directory(caller: RequestCaller, directory_id: str, body: DirectoryRelocation) -> Response:

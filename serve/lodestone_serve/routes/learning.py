@@ -8,7 +8,7 @@ from fastapi import APIRouter, Query
 from fastapi.responses import Response
 from pydantic import BaseModel, ConfigDict, Field
 
-from lodestone.paging import MAX_CURSOR_CHARS
+from lodestone.paging import MAX_CURSOR_CHARS, PageRequest
 from lodestone.services.learning import LearningUseCases
 from lodestone.services.tags import TagFilters, TagUseCases
 from lodestone_schemas.api import (
@@ -19,6 +19,7 @@ from lodestone_schemas.api import (
     TagList,
     TagPage,
     TagRequest,
+    TrustEventPage,
     TrustPage,
 )
 from lodestone_serve.auth.principal import RequestCaller
@@ -65,6 +66,16 @@ def learning_router(use_cases: LearningUseCases, tag_use_cases: TagUseCases) -> 
     async def trust(caller: RequestCaller) -> Response:
         """How far each space is trusted, topic by topic."""
         return _json(await in_thread(use_cases.trust, caller))
+
+    @router.get("/trust/events", response_model=TrustEventPage)
+    async def trust_events(
+        caller: RequestCaller,
+        topic: Annotated[str | None, Query(max_length=200, description="Only changes of this topic.")] = None,
+        limit: Annotated[int, Query(ge=1, le=MAX_LIMIT)] = 50,
+        offset: Annotated[int, Query(ge=0, le=MAX_LIST_OFFSET)] = 0,
+    ) -> Response:
+        """Return a page of what changed trust, newest first, for those who see everybody's queries."""
+        return _json(await in_thread(use_cases.trust_events, topic, PageRequest(limit, offset), caller))
 
     @router.get("/generators", response_model=EngineList)
     async def generators(caller: RequestCaller) -> Response:

@@ -11,6 +11,7 @@ from lodestone.services.queries import QueryUseCases
 from lodestone_schemas.api import QueryExplanation, QueryPage, ReplayResult
 from lodestone_serve.auth.principal import RequestCaller
 from lodestone_serve.responses.pages import Fields, FieldSelection, Paged
+from lodestone_serve.responses.picture_files import VARIES
 
 _Chosen = Annotated[FieldSelection, Depends(Fields(QueryPage))]
 # A record never changes, and it is for the one who asked.
@@ -40,7 +41,7 @@ def queries_router(use_cases: QueryUseCases) -> APIRouter:
     async def guide_picture(caller: RequestCaller, query_id: str, guide_id: str) -> Response:
         """The picture of a guide, while the guide cache keeps it."""
         picture = await use_cases.guide_picture(query_id, guide_id, caller)
-        return Response(content=picture.data, media_type=picture.media_type, headers={"Cache-Control": _CACHE})
+        return Response(content=picture.data, media_type=picture.media_type, headers={"Cache-Control": _CACHE, "Vary": VARIES})
 
     return router
 

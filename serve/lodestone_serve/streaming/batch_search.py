@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections import Counter
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from dataclasses import dataclass
@@ -27,11 +28,13 @@ from lodestone_serve.policy import NDJSON
 from lodestone_serve.responses.pages import FieldSelection
 from lodestone_serve.responses.problems import Refusal, problem_of, unexpected, validation_problem
 from lodestone_serve.traffic.admission import Admission
+from lodestone_serve.traffic.askers import asker_of
 from lodestone_serve.traffic.tickets import Priority
 
 MAX_LINE_BYTES: Final = 64 * 1024
 _IDLE_S: Final = 60.0  # without a byte from the client, or to it
 _PATIENCE_S: Final = 600.0  # that a question waits for its turn
+_SHARED: Final = 0.75  # share of the open batches that named senders may have who have one already
 _log = structlog.get_logger("lodestone.serve")
 
 
@@ -53,24 +56,33 @@ class Batches:
 
     def __init__(self, *, ongoing: int, most: int = 16, most_lines: int = 10_000) -> None:
         self._turns = asyncio.Semaphore(ongoing)
-        self._open = 0
+        self._open: Counter[str] = Counter()  # by sender
         self._most = most
         self.ongoing = ongoing
         self.most_lines = most_lines
 
-    def enter(self, admission: Admission) -> None:
-        """Count one more open batch.
+    def enter(self, sender: str, admission: Admission) -> None:
+        """Count one more open batch. The last places are for senders without one: nobody keeps all others out.
+
+        Args:
+            sender: Name of the sender; "" where nobody has to say who they are.
+            admission: Words the refusal.
 
         Raises:
             OverloadedError: As many batches are open as may be.
         """
-        if self._open >= self._most:
-            raise admission.refusal(f"{self._open} batches are being answered")
-        self._open += 1
+        count, own = self._open.total(), self._open[sender]
+        if count >= self._most:
+            raise admission.refusal(f"{count} batches are being answered")
+        if sender and own and count >= _SHARED * self._most:
+            raise admission.refusal(f"{own} of your batches are being answered, and the last places are for others")
+        self._open[sender] += 1
 
-    def leave(self) -> None:
+    def leave(self, sender: str) -> None:
         """Count one open batch less."""
-        self._open -= 1
+        self._open[sender] -= 1
+        if not self._open[sender]:
+            del self._open[sender]
 
     async def ask(self, ask: Ask, request: SearchRequest, admission: Admission) -> SearchResponse:
         """Return the answer of a query once it has its turn; its own deadline counts from then."""
@@ -137,9 +149,10 @@ class BatchResponse(Response):
         self._count = 0
         self._started = False
 
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:  # noqa: ARG002 - ASGI
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Send the answers; raises what makes the whole request impossible, as long as nothing has been sent."""
-        self._batches.enter(self._admission)
+        sender = asker_of(scope).owner
+        self._batches.enter(sender, self._admission)
         try:
             async with asyncio.TaskGroup() as tasks:
                 reading = tasks.create_task(self._read(receive))
@@ -150,7 +163,7 @@ class BatchResponse(Response):
             if self._broken is None:
                 _log.info("a batch was left", request_id=self._request_id, why=repr(left.exceptions[0]))
         finally:
-            self._batches.leave()
+            self._batches.leave(sender)
         if self._broken is not None and not self._started:
             raise self._broken
 

@@ -35,7 +35,7 @@ FRESH_S: Final = 10.0
 
 _SHARED: Final = 0.75  # share of the queue that senders with more than their share of it may fill while others ask
 _MOST_CREDENTIALS: Final = 4_096
-CREDENTIALS: Final = ("authorization", "x-api-key")
+CREDENTIALS: Final = ("authorization", "x-api-key", "cookie")
 """Headers that name the sender of a request."""
 
 

@@ -52,7 +52,7 @@ An invalid one ends there as a 500, which every count of errors attributes to us
 """
 _REMOVED_HEADERS: Final = frozenset((b"x-session-id", b"serve-multiplexed-model-id", b"x-request-disconnect-disabled"))
 """Headers that Ray's proxy obeys and no client needs. The last one would let work go on after its client has disconnected."""
-_PROXY_ROUTES: Final = "/-/"  # the proxy's own routes
+_PROXY_ROUTES: Final = frozenset(("/-/routes", "/-/healthz"))  # what else is below /-/, the proxy passes on
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,7 +141,7 @@ class Front:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Let the proxy answer, or answer in its place where it does not."""
         path: str = scope.get("path", "")
-        if scope["type"] != "http" or (path.startswith(_PROXY_ROUTES) and foreign_target(scope) is None):
+        if scope["type"] != "http" or (path in _PROXY_ROUTES and foreign_target(scope) is None):
             await self._app(scope, receive, send)
             return
         scope["headers"] = [

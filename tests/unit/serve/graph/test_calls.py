@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from ray.exceptions import ActorDiedError, RayTaskError
 from ray.serve.exceptions import BackPressureError, RequestCancelledError
+from tests.support.engines import Editor
 
 from lodestone.errors import (
     DeadlineExceededError,
@@ -16,7 +17,7 @@ from lodestone.errors import (
     OverloadedError,
     ServiceUnavailableError,
 )
-from lodestone.generators.base import Guide, GuideRequest
+from lodestone.generators.base import Guide, GuideRequest, PictureEdit
 from lodestone.generators.engines.prior import Prior
 from lodestone.query.stages import EncodedTexts
 from lodestone_serve.graph.adapters import Description, RemoteEncoder, RemoteGenerator
@@ -107,7 +108,7 @@ async def test_the_deadline_goes_along_as_a_time_of_day_and_ends_the_call():
     until = handle.asked[0][2]["until"]
     assert before + 4.9 < until < time.time() + 5.1
     with pytest.raises(TimeoutError):
-        await stage(handle).call("encode", "x", deadline=time.monotonic() + 0.05)
+        await stage(handle).call("encode", "x", deadline=time.monotonic() + 0.5)
     assert handle.responses[1].cancelled
 
 
@@ -173,13 +174,22 @@ async def test_a_generator_is_asked_without_the_clock_of_this_process_and_tells_
     guide = Guide("prior/0", "prior", 0.5, {})
     handle = Handle([Description("v7", 2, cacheable=True), [guide]])
     generator = RemoteGenerator(stage(handle), Prior())
-    assert not generator.cacheable
+    assert not generator.cacheable and not generator.edits
     guides = await generator.generate(GuideRequest("a cat", "a cat", 1, deadline=time.monotonic() + 9))
     assert guides == [guide]
     (sent,) = handle.asked[0][1]
     assert sent.deadline is None
     assert handle.asked[0][2]["until"] > time.time() + 8
     assert (generator.version, generator.guides_a_call, generator.cacheable) == ("v7", 2, True)
+
+
+async def test_a_picture_to_edit_is_sent_to_the_replica_of_an_engine_that_edits():
+    handle = Handle([Description("v7", None, cacheable=True), [Guide("editor/0", "editor", 0.5, {})]])
+    generator = RemoteGenerator(stage(handle), Editor(None))
+    assert generator.edits
+    edit = PictureEdit(np.zeros((2, 2, 3), np.uint8), 0.5)
+    await generator.generate(GuideRequest("a cat", "a cat", 1, edit=edit))
+    assert handle.asked[0][1][0].edit is edit
 
 
 async def test_a_generator_that_may_sleep_is_not_woken_by_warming_up():

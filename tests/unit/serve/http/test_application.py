@@ -354,7 +354,7 @@ async def test_a_request_id_is_echoed_or_made(http: httpx.AsyncClient) -> None:
     assert (await http.get("/v1/nothing")).headers["x-request-id"]
 
 
-async def _until(condition, seconds: float = 5.0) -> None:
+async def _until(condition, seconds: float = 120.0) -> None:
     async with asyncio.timeout(seconds):
         while not condition():
             await asyncio.sleep(0.005)

@@ -1,9 +1,10 @@
-"""Do the landing page and the API reference show what they should, without anything from elsewhere or inline?"""
+"""Do the search page and the API reference show what they should, without anything from elsewhere or inline?"""
 
 from __future__ import annotations
 
 import gzip
 import hashlib
+import posixpath
 import re
 from collections.abc import AsyncIterator
 from html.parser import HTMLParser
@@ -17,6 +18,7 @@ from tests.support.fake_services import FakeServices
 from lodestone.config.serve import ServeSettings
 from lodestone_serve.http.application import create_app
 from lodestone_serve.routes.browser_pages import ASSETS, CONTENT_SECURITY_POLICY
+from lodestone_serve.routes.search_page import web_files
 
 HTML = {"Accept": "text/html,application/xhtml+xml,application/xml;q=0.9,*/*;q=0.8"}
 FOLDER = resources.files("lodestone_serve").joinpath("assets")
@@ -57,7 +59,7 @@ async def http(tmp_path: Path) -> AsyncIterator[httpx.AsyncClient]:
         yield client
 
 
-@pytest.mark.parametrize("path", ["/", "/docs"])
+@pytest.mark.parametrize("path", ["/", "/manage", "/docs"])
 async def test_a_page_loads_only_what_the_service_has_and_runs_nothing_inline(http: httpx.AsyncClient, path: str) -> None:
     answer = await http.get(path, headers=HTML)
     assert (answer.status_code, answer.headers["content-type"]) == (200, "text/html; charset=utf-8")
@@ -74,7 +76,7 @@ async def test_a_page_loads_only_what_the_service_has_and_runs_nothing_inline(ht
         assert found.status_code == 200, address
 
 
-async def test_the_landing_page_says_what_this_is_as_the_client_likes_it(http: httpx.AsyncClient) -> None:
+async def test_the_first_page_says_what_this_is_as_the_client_likes_it(http: httpx.AsyncClient) -> None:
     page = await http.get("/", headers=HTML)
     assert page.headers["vary"] == "Accept"
     assert (
@@ -89,6 +91,15 @@ async def test_the_landing_page_says_what_this_is_as_the_client_likes_it(http: h
         assert "/openapi.json" in plain.text
         assert "<" not in plain.text
     assert (await http.head("/")).content == b""
+
+
+async def test_the_management_page_is_a_page_whatever_the_client_prefers(http: httpx.AsyncClient) -> None:
+    for accept in (HTML["Accept"], "*/*", "application/json"):
+        page = await http.get("/manage", headers={"Accept": accept})
+        assert page.headers["content-type"] == "text/html; charset=utf-8"
+        assert "{version}" not in page.text
+    assert "manage/main.js" in page.text
+    assert (await http.post("/manage", headers={"Origin": "http://127.0.0.1:7860"})).status_code in {401, 405}
 
 
 async def test_what_a_client_writes_as_its_host_is_not_markup(tmp_path: Path) -> None:
@@ -131,7 +142,7 @@ async def test_a_file_is_served_small_and_once(http: httpx.AsyncClient, name: st
     assert (known.status_code, known.content) == (304, b"")
 
 
-@pytest.mark.parametrize("name", ["nothing.js", "SOURCES.md", "landing.html", "..%2Fpolicy.py", "swagger-ui%2FLICENSE"])
+@pytest.mark.parametrize("name", ["nothing.js", "SOURCES.md", "reference.html", "..%2Fpolicy.py", "swagger-ui%2FLICENSE"])
 async def test_no_other_file_is_served(http: httpx.AsyncClient, name: str) -> None:
     answer = await http.get(f"/docs/assets/{name}")
     assert (answer.status_code, answer.json()["code"]) in {(404, "not_found"), (401, "unauthorized")}
@@ -142,3 +153,47 @@ def test_files_of_others_are_as_they_were_published(asset: object) -> None:
     place, digest = asset.place, asset.sha256  # type: ignore[attr-defined]
     assert hashlib.sha256(FOLDER.joinpath(*place.split("/")).read_bytes()).hexdigest() == digest
     assert (FOLDER / "swagger-ui" / "LICENSE").is_file()
+
+
+async def test_every_file_of_the_search_page_is_served_and_asked_for_again(http: httpx.AsyncClient) -> None:
+    assert {"main.js", "vendor/preact.js", "vendor/LICENSES", "styles/base.css"} <= set(web_files())
+    for name, file in web_files().items():
+        plain = await http.get(f"/web/files/{name}", headers={"Accept-Encoding": "identity"})
+        assert (plain.status_code, plain.content, plain.headers["content-type"]) == (200, file.content, file.media_type)
+        assert plain.headers["cache-control"] == "no-cache", "modules of two versions must not meet"
+        assert (await http.get(f"/web/files/{name}")).content == file.content, "compressed"
+        known = await http.get(f"/web/files/{name}", headers={"If-None-Match": plain.headers["etag"]})
+        assert (known.status_code, known.content) == (304, b"")
+
+
+@pytest.mark.parametrize("name", ["nothing.js", "index.html", "__init__.py", "vendor/SOURCES.md", "..%2F__init__.py", "vendor"])
+async def test_no_other_file_of_the_search_page_is_served(http: httpx.AsyncClient, name: str) -> None:
+    answer = await http.get(f"/web/files/{name}")
+    assert (answer.status_code, answer.json()["code"]) in {(404, "not_found"), (401, "unauthorized")}
+
+
+def test_the_page_imports_its_own_files_alone_and_is_small() -> None:
+    imported = re.compile(r"""(?:(?:^|;)\s*(?:import|export)\b[^;"'=()]*|\bimport\()["']([^"']+)["']""", re.MULTILINE)
+    files = web_files()
+    assert len(imported.findall(files["views/app.js"].content.decode())) > 8
+    for name, file in files.items():
+        if name.endswith(".js"):
+            for address in imported.findall(file.content.decode()):
+                assert address.startswith("."), f"{name} imports {address}: import maps are inline scripts"
+                assert posixpath.normpath(posixpath.join(posixpath.dirname(name), address)) in files, (name, address)
+            assert "vendor/" in name or len(file.content.splitlines()) < 300, name
+    first = [file for name, file in files.items() if not name.endswith("LICENSES") and not name.startswith("assets/")]
+    assert sum(len(file.packed) for file in first) < 100_000, "assets are loaded when they are needed"
+
+
+def test_the_outline_of_the_world_is_as_it_was_published() -> None:
+    outline = resources.files("lodestone_web").joinpath("assets").joinpath("land-110m.json").read_bytes()
+    notice = Path(__file__).parents[4].joinpath("NOTICE.md").read_text("utf-8")
+    assert hashlib.sha256(outline).hexdigest() in notice
+
+
+def test_libraries_of_the_search_page_are_as_their_table_says() -> None:
+    folder = resources.files("lodestone_web").joinpath("vendor")
+    told = dict(re.findall(r"^([0-9a-f]{64})  (\S+)$", folder.joinpath("SOURCES.md").read_text("utf-8"), re.MULTILINE))
+    found = {hashlib.sha256(file.read_bytes()).hexdigest(): file.name for file in folder.iterdir() if file.name.endswith(".js")}
+    assert found == told

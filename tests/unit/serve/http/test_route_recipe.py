@@ -96,7 +96,7 @@ def test_the_recipe_adds_a_route_in_three_files(tmp_path: Path) -> None:
         capture_output=True,
         text=True,
         check=False,
-        timeout=120,
+        timeout=240,
     )
     assert done.returncode == 0, done.stderr
     statuses, answer, paths = json.loads(done.stdout.splitlines()[-1])

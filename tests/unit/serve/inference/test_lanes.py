@@ -25,7 +25,7 @@ class Model:
     def __call__(self, items):
         self.passes.append(list(items))
         if len(self.passes) == 1:
-            assert self.go.wait(30)
+            assert self.go.wait(180)
         if self.bad in items:
             raise ValueError("one of them cannot be embedded")
         return {"space": np.array([[item] for item in items], np.float32)}
@@ -155,7 +155,7 @@ class TwoAtOnce:
             self.passes.append(list(items))
             self.running += 1
             self.most_running = max(self.most_running, self.running)
-        assert self.go.wait(30)
+        assert self.go.wait(180)
         with self._lock:
             self.running -= 1
         return {"space": np.array([[item] for item in items], np.float32)}
@@ -185,7 +185,7 @@ async def test_a_lone_call_is_one_pass_even_where_several_could_run():
 
 async def test_who_asks_again_as_soon_as_there_is_an_answer_is_answered_too():
     lane = Lane(lambda items: {"space": np.array([[item] for item in items], np.float32)}, most=16)
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(120):
         for item in range(20):
             assert (await lane.ask([item]))["space"].item() == item
 

@@ -31,7 +31,7 @@ class Models:
 
     def encode(self, texts: Sequence[str]) -> EncodedTexts:
         self.passes.append(list(texts))
-        assert self.go.wait(10)
+        assert self.go.wait(180)
         rows = np.array([[len(text)] for text in texts], np.float32)
         return EncodedTexts({"words": rows}, {"labels-1": rows * 2})
 

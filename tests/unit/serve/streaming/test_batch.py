@@ -19,11 +19,14 @@ from tests.support.fake_services import FakeServices
 
 from lodestone.config.serve import LoadSettings
 from lodestone.config.settings import ServeSettings
-from lodestone.errors import StoreError, UnknownNameError
+from lodestone.errors import OverloadedError, StoreError, UnknownNameError
 from lodestone.query.request_context import NOW, RequestContext
 from lodestone_schemas.api import Problem, SearchRequest, SearchResponse
 from lodestone_schemas.batch import BatchAnswer
 from lodestone_serve.http.application import create_app
+from lodestone_serve.streaming.batch_search import Batches
+from lodestone_serve.telemetry.metrics import Metrics
+from lodestone_serve.traffic.admission import Admission
 
 NDJSON = {"Content-Type": "application/x-ndjson"}
 
@@ -136,6 +139,23 @@ async def test_what_is_wrong_with_one_line_is_that_lines_answer_alone(http: http
     assert by_line[7]["problem"]["status"] == 422
 
 
+def test_nobody_keeps_the_batches_of_all_others_out() -> None:
+    admission = Admission(limits=ServeSettings(), metrics=Metrics(), deadline_ms=1_000)
+    batches = Batches(ongoing=2, most=4)
+    for _ in range(3):
+        batches.enter("key:one", admission)
+    with pytest.raises(OverloadedError, match="3 of your batches"):
+        batches.enter("key:one", admission)
+    batches.enter("key:two", admission)
+    with pytest.raises(OverloadedError, match="4 batches"):
+        batches.enter("key:three", admission)
+    batches.leave("key:one")
+    batches.enter("key:three", admission)
+    unnamed = Batches(ongoing=2, most=4)
+    for _ in range(4):
+        unnamed.enter("", admission)
+
+
 async def test_no_more_questions_than_allowed_are_worked_on_at_once(http: httpx.AsyncClient, services: Slow) -> None:
     services.through = {str(one): asyncio.Event() for one in range(12)}
     half = [str(one) for one in range(12)]
@@ -218,7 +238,7 @@ async def test_answers_come_while_questions_are_still_being_sent(address: str) -
     writer.write(_head(address))
     for word in ("first", "second", "third"):
         writer.write(_chunk(lines({"query": word})))
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(120):
             while True:
                 line = await reader.readline()
                 assert line, "the connection was closed"
@@ -226,7 +246,7 @@ async def test_answers_come_while_questions_are_still_being_sent(address: str) -
                     break
         assert json.loads(line)["response"]["query_id"] == word
     writer.write(b"0\r\n\r\n")
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(120):
         assert (await reader.read()).endswith(b"0\r\n\r\n")
     writer.close()
 
@@ -236,11 +256,11 @@ async def test_a_batch_ends_with_its_reader(address: str, services: Slow) -> Non
     services.through = never
     _, writer = await asyncio.open_connection(*address.split(":"))
     writer.write(_head(address) + _chunk(lines(*({"query": one} for one in never))) + b"0\r\n\r\n")
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(120):
         while services.running < 2:
             await asyncio.sleep(0.01)
     writer.transport.abort()
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(120):
         while services.running or services.ended < 2:
             await asyncio.sleep(0.01)
     async with httpx.AsyncClient(base_url=f"http://{address}", timeout=20) as http:  # its turns are free again

@@ -66,7 +66,7 @@ def value(metrics: Metrics, name: str) -> float:
 
 
 async def until(condition) -> None:
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(120):
         while not condition():
             await asyncio.sleep(0.002)
 

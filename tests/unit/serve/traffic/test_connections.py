@@ -22,7 +22,7 @@ from lodestone_serve.traffic.proxy_middleware import Front, Waits
 from lodestone_serve.traffic.request_guards import SiteGuard
 
 GET = b"GET /v1/status HTTP/1.1\r\nHost: 127.0.0.1\r\n"
-PATIENCE_S = 20.0
+PATIENCE_S = 120.0
 PROTOCOLS = ("httptools", "h11")
 
 

@@ -408,7 +408,7 @@ def port(services: Guarded) -> Iterator[int]:
 
 
 def exchange(port: int, sent: bytes) -> bytes:
-    with socket.create_connection(("127.0.0.1", port), timeout=10) as connection:
+    with socket.create_connection(("127.0.0.1", port), timeout=120) as connection:
         connection.sendall(sent)
         connection.shutdown(socket.SHUT_WR)
         told = b""

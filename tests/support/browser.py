@@ -1,0 +1,77 @@
+"""Debian's Chromium under Playwright: pages whose console is watched, and whose accessibility is checked."""
+
+from __future__ import annotations
+
+import shutil
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import pytest
+
+WAIT_MS = 120_000
+SETTLED_MS = 600
+_POLL_MS = 25
+PHONE = {"viewport": {"width": 390, "height": 844}, "has_touch": True, "is_mobile": True}
+_FADING = """document.getAnimations()
+  .filter((moves) => moves.playState === "running" && moves.effect.getComputedTiming().endTime !== Infinity).length"""
+_AXE_RULES = ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa"]
+
+
+@contextmanager
+def chromium() -> Iterator[Any]:
+    """A browser; tests are skipped where there is none, or no Playwright."""
+    playwright = pytest.importorskip("playwright.sync_api")
+    program = shutil.which("chromium") or shutil.which("google-chrome")
+    if program is None:
+        pytest.skip("there is no Chromium: apt-get install chromium")
+    playwright.expect.set_options(timeout=WAIT_MS)
+    with playwright.sync_playwright() as running:
+        browser = running.chromium.launch(executable_path=program, args=["--no-sandbox", "--disable-gpu"])
+        try:
+            yield browser
+        finally:
+            browser.close()
+
+
+@contextmanager
+def page_of(browser: Any, url: str, *, expected: tuple[str, ...] = (), **context: Any) -> Iterator[Any]:
+    """A page in a window of its own, which must leave no error in the console but those that hold one of `expected`."""
+    window = browser.new_context(base_url=url, **context)
+    window.set_default_timeout(WAIT_MS)
+    page = window.new_page()
+    said: list[str] = []
+    page.on("console", lambda message: said.append(message.text) if message.type == "error" else None)
+    page.on("pageerror", lambda error: said.append(f"{error.name}: {error.message}"))
+    own = (url, "data:", "blob:")
+    page.on("request", lambda request: None if request.url.startswith(own) else said.append(request.url))
+    try:
+        yield page
+        assert [line for line in said if not any(text in line for text in expected)] == []
+    finally:
+        window.close()
+
+
+def until(page: Any, expression: str, value: Any = True) -> None:
+    """Wait until a JavaScript expression has a value.
+
+    `page.wait_for_function` compiles its expression in the page, which the content security policy forbids. Evaluating from
+    outside is not under the policy.
+    """
+    end = time.monotonic() + WAIT_MS / 1000
+    while (found := page.evaluate(expression)) != value:
+        assert time.monotonic() < end, f"waited in vain for {expression} to be {value!r}; it is {found!r}"
+        page.wait_for_timeout(_POLL_MS)
+
+
+def inaccessible(page: Any) -> list[str]:
+    """What axe-core finds wrong with the page as it is, one line for each rule."""
+    axe = pytest.importorskip("axe_playwright_python.sync_playwright").Axe()
+    page.wait_for_timeout(SETTLED_MS)  # what fades in has another contrast on its way
+    until(page, _FADING, 0)
+    found = axe.run(page, options={"runOnly": {"type": "tag", "values": _AXE_RULES}, "resultTypes": ["violations"]})
+    return [
+        f"{fault['id']} ({fault['impact']}): " + " | ".join(node["html"][:160] for node in fault["nodes"][:3])
+        for fault in found.response["violations"]
+    ]

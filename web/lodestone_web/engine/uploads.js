@@ -1,0 +1,38 @@
+// Pictures of the user: read from files, made small enough to send, and shown as thumbnails.
+
+const LONGEST_SIDE = 1024; // more than any model of the engine reads
+const ENOUGH_BYTES = 400_000;
+export const MOST_BYTES = 60 * 2 ** 20;
+
+/** Return the picture files among what was dropped or pasted. */
+export function picturesOf(transfer) {
+  return [...(transfer?.files ?? [])].filter((file) => file.type.startsWith("image/"));
+}
+
+/** Return `{blob, url, name}` of a file; large pictures are reduced, and what the browser cannot read is sent as it is. */
+export async function prepared(file) {
+  if (file.size > MOST_BYTES) {
+    throw new RangeError(`“${file.name}” has ${Math.round(file.size / 2 ** 20)} MB. Pictures of up to 60 MB can be used.`);
+  }
+  const blob = file.size <= ENOUGH_BYTES ? file : await reduced(file).catch(() => file);
+  return { blob, url: URL.createObjectURL(blob), name: file.name || "pasted picture" };
+}
+
+/** Return a region {x, y, w, h} of a picture as a picture of its own. */
+export function cutOut(blob, region) {
+  return reduced(blob, region);
+}
+
+async function reduced(file, { x, y, w, h } = { x: 0, y: 0, w: 1, h: 1 }) {
+  const whole = await createImageBitmap(file, { imageOrientation: "from-image" });
+  const [left, top, width, height] = [x * whole.width, y * whole.height, w * whole.width, h * whole.height];
+  const scale = Math.min(1, LONGEST_SIDE / Math.max(width, height));
+  const canvas = document.createElement("canvas");
+  canvas.width = Math.max(1, Math.round(width * scale));
+  canvas.height = Math.max(1, Math.round(height * scale));
+  canvas.getContext("2d").drawImage(whole, left, top, width, height, 0, 0, canvas.width, canvas.height);
+  whole.close();
+  return new Promise((resolve, reject) => {
+    canvas.toBlob((blob) => (blob ? resolve(blob) : reject(new Error("no picture"))), "image/jpeg", 0.9);
+  });
+}

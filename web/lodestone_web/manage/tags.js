@@ -1,0 +1,72 @@
+// Tags of pictures: what searches and people left on them, to look through, confirm and remove.
+import { html, useState } from "../html.js";
+import { Act, Confirmed, announce } from "./acting.js";
+import { ask, changes, withParams } from "./api.js";
+import { Empty, Loaded, useLoaded } from "./loading.js";
+import { filter, route } from "./router.js";
+import { Badge, When, count } from "./wording.js";
+
+const PAGE = 48;
+const SOURCES = { implicit: "left by a search", feedback: "confirmed by a thumb", user: "given by hand" };
+
+export function Tags() {
+  const { text = "", source = "" } = route.value.params;
+  const from = useLoaded((signal) => ask(withParams("/v1/tags", { limit: PAGE, text, source }), { signal }), [text, source]);
+  return html`
+    <h1 tabindex="-1">Tags</h1>
+    <p class="quiet">Words on pictures help later searches. Those that a search left may be wrong: confirm what is right, remove what is not.</p>
+    <${Filters} key=${text} text=${text} source=${source} />
+    <${Loaded} from=${from}>${(page) => html`
+      ${page.tags.length === 0 && html`<${Empty} title="No tags">${text || source ? "No tag is like that." : "Searches leave some where they are sure, and you can tag pictures: lodestone tags add."}<//>`}
+      <ul class="tiles">${page.tags.map((tag) => html`<${Tag} key=${tag.tag_id} tag=${tag} after=${from.refresh} />`)}</ul>
+      <${Older} key=${`${text} ${source} ${changes.value} ${page.next_cursor}`} cursor=${page.next_cursor} params=${{ text, source }} />`}
+    <//>`;
+}
+
+function Filters({ text, source }) {
+  const [words, setWords] = useState(text);
+  const submit = (event) => { event.preventDefault(); filter({ text: words.trim() }); };
+  return html`
+    <form class="filters" role="search" onSubmit=${submit}>
+      <label>Text of the tag<input type="search" value=${words} onInput=${(event) => setWords(event.target.value)} /></label>
+      <label>Source<select value=${source} onChange=${(event) => filter({ source: event.target.value })}>
+        <option value="">any</option>${Object.entries(SOURCES).map(([name, label]) => html`<option key=${name} value=${name}>${label}</option>`)}</select></label>
+      <button class="button">Find</button>
+    </form>`;
+}
+
+function Older({ cursor, params }) {
+  const [more, setMore] = useState({ tags: [], cursor });
+  const load = async () => {
+    const page = await ask(withParams("/v1/tags", { limit: PAGE, cursor: more.cursor, ...params }));
+    setMore({ tags: [...more.tags, ...page.tags], cursor: page.next_cursor });
+    announce(`${count(page.tags.length, "older tag")} below.`);
+  };
+  const drop = (tag) => () => setMore({ ...more, tags: more.tags.filter((one) => one !== tag) });
+  return html`
+    ${more.tags.length > 0 && html`<ul class="tiles">${more.tags.map((tag) => html`<${Tag} key=${tag.tag_id} tag=${tag} after=${drop(tag)} />`)}</ul>`}
+    ${more.cursor && html`<p class="more"><${Act} work=${load}>Show older tags<//></p>`}`;
+}
+
+function Tag({ tag, after }) {
+  const [damaged, setDamaged] = useState(false);
+  const remove = () => ask(`/v1/tags/${encodeURIComponent(tag.tag_id)}`, { method: "DELETE" });
+  const confirm = async () => {
+    await ask("/v1/tags", { method: "POST", body: { image_ids: [tag.image_id], text: tag.text } });
+    await remove(); // the one by hand takes its place
+  };
+  return html`
+    <li class="card tile-card">
+      <a class="thumb" href=${`./?${new URLSearchParams({ like: tag.image_id })}`} aria-label=${`Pictures like the one tagged ${tag.text}`}>
+        ${damaged ? html`<span class="quiet">no thumbnail</span>` : html`<img src=${`v1/images/${encodeURIComponent(tag.image_id)}/thumbnail`} alt="" loading="lazy" onError=${() => setDamaged(true)} />`}
+      </a>
+      <h2><bdi>${tag.text}</bdi></h2>
+      <p class="quiet"><${Badge} state=${tag.source}>${SOURCES[tag.source] ?? tag.source}<//></p>
+      <p class="quiet"><${When} at=${tag.created_at} />${tag.score != null && `, score ${tag.score.toFixed(2)}`}</p>
+      <div class="buttons">
+        ${tag.source !== "user" && html`<${Act} kind="small" label=${`Confirm ${tag.text}`} work=${confirm} done=${`“${tag.text}” is confirmed.`} after=${after}>Confirm<//>`}
+        <${Confirmed} kind="small danger" label=${`Remove ${tag.text}`} title="Remove this tag?" action="Remove it" work=${remove} done=${`“${tag.text}” was removed.`} after=${after}
+          text=${`“${tag.text}” will not help to find this picture any more.`}>Remove …<//>
+      </div>
+    </li>`;
+}

@@ -1,0 +1,175 @@
+// The draft of a query as a value: words, pictures, what to avoid, weights and filters; and the request that it becomes.
+//
+// A part is {kind, text} for words to avoid, {kind, id, thumbnail} for an indexed picture, or {kind, blob, url, name} for a
+// picture of the user. Kinds are like, upload, unlike and without; the words themselves are `text`. A picture to look for may
+// have a `region` {x, y, w, h}, in shares of its size. `withoutGuides` has the ids of guides that are left out by hand.
+
+export const EMPTY = Object.freeze({
+  text: "", parts: [], weights: {}, wordsOnly: false, seed: 0, withoutGuides: [], filters: {},
+});
+
+const MOST_PARTS = 8; // of a composed query
+const ORDER = ["like", "upload", "unlike", "without"];
+const REGIONS = { like: "like a region of a picture", upload: "like a region of your picture" };
+const SAID = { like: "like a picture", upload: "like your picture", unlike: "unlike a picture" };
+const NAMES = { like: "picture", upload: "picture", unlike: "unlike", without: "without" };
+
+// Members of the request's filters, and the address's parameters for them. Those in LISTS have several values.
+const FILTERS = { corpora: "corpus", roots: "root", path_prefix: "folder", taken_from: "since", taken_to: "before" };
+const LISTS = ["corpora", "roots"];
+
+/** Return whether the draft asks for anything. */
+export function isEmpty(draft) {
+  return draft.text.trim() === "" && !draft.parts.some((part) => part.kind === "like" || part.kind === "upload");
+}
+
+/** Return whether the draft has parts beside plain words. */
+export function isComposed(draft) {
+  return draft.parts.length > 0;
+}
+
+/** Return the draft with a part more; one that is there already is not added. */
+export function withPart(draft, part) {
+  const there = draft.parts.some((other) => keyOf(other) === keyOf(part));
+  const full = draft.parts.length + (draft.text.trim() ? 1 : 0) >= MOST_PARTS;
+  return there || full ? draft : { ...draft, parts: [...draft.parts, part], weights: {} };
+}
+
+/** Return the draft with another part in the place of one. */
+export function replaced(draft, part, other) {
+  const parts = draft.parts.filter((one) => keyOf(one) !== keyOf(other) || keyOf(one) === keyOf(part));
+  return { ...draft, parts: parts.map((one) => (keyOf(one) === keyOf(part) ? other : one)) };
+}
+
+/** Return the draft without a part. */
+export function withoutPart(draft, part) {
+  return { ...draft, parts: draft.parts.filter((other) => keyOf(other) !== keyOf(part)), weights: {} };
+}
+
+/** Return the parts as the engine names them: words, picture, picture2, unlike, without, … */
+export function namedParts(draft) {
+  const counts = {};
+  const named = draft.text.trim() ? [{ name: "words", kind: "words", text: draft.text.trim() }] : [];
+  const sorted = ORDER.flatMap((kind) => draft.parts.filter((part) => sentAs(part, draft) === kind));
+  for (const part of sorted) {
+    const base = NAMES[part.kind];
+    counts[base] = (counts[base] ?? 0) + 1;
+    named.push({ ...part, name: counts[base] === 1 ? base : `${base}${counts[base]}` });
+  }
+  return named;
+}
+
+/** Return the kind that the service is told. It takes a region of one picture alone; beside others, the page cuts it out. */
+export function sentAs(part, draft) {
+  const several = draft.parts.filter((other) => other.kind === "like" || other.kind === "upload").length > 1;
+  return part.region && several ? "upload" : part.kind;
+}
+
+/** Return the members of a search request. */
+export function requestOf(draft, { limit, offset = 0 } = {}) {
+  const of = (kind, member) => draft.parts.filter((part) => sentAs(part, draft) === kind).map((part) => part[member]);
+  const pictures = draft.parts.filter((part) => part.kind === "like" || part.kind === "upload");
+  const body = { query: draft.text.trim(), limit, explain: false };
+  const members = { like: of("like", "id"), unlike: of("unlike", "id"), without: of("without", "text") };
+  for (const [name, values] of Object.entries(members)) if (values.length) body[name] = values;
+  if (Object.keys(draft.weights).length) body.weights = draft.weights;
+  if (Object.values(draft.filters).some((value) => value?.length)) body.filters = draft.filters;
+  if (pictures.length === 1 && pictures[0].region) body.region = pictures[0].region;
+  if (draft.wordsOnly) body.guides = 0; // composed queries have guides too, where their pictures are edited
+  else if (draft.withoutGuides.length) body.without_guides = draft.withoutGuides;
+  if (draft.seed) body.seed = draft.seed;
+  if (offset) body.offset = offset;
+  return body;
+}
+
+/** Return the parts whose pictures are sent: those of the user, and regions that the page cuts out. */
+export function uploadsOf(draft) {
+  return namedParts(draft).filter((part) => part.kind !== "words" && sentAs(part, draft) === "upload");
+}
+
+/** Return whether the draft holds a picture of the user, which no address can hold. */
+export function isPrivate(draft) {
+  return draft.parts.some((part) => part.kind === "upload");
+}
+
+/** Return a sentence that says what the draft asks for. */
+export function spoken(draft) {
+  const words = draft.text.trim() ? [`“${draft.text.trim()}”`] : [];
+  const rest = draft.parts.map(said);
+  return [...words, ...rest].join(", ") || "nothing yet";
+}
+
+/** Return what a step changed, in a few words, such as `like a picture` or `without people`; the whole draft if that is not simple. */
+export function changed(before, after) {
+  const partsOf = (draft) => new Map([["text", draft.text.trim()], ...draft.parts.map((part) => [keyOf(part), part])]);
+  const [old, now] = [partsOf(before), partsOf(after)];
+  const added = after.parts.filter((part) => !old.has(keyOf(part)));
+  const removed = before.parts.filter((part) => !now.has(keyOf(part)));
+  const words = old.get("text") !== now.get("text");
+  if (added.length + removed.length + Number(words) !== 1) {
+    return added.length + removed.length || words ? spoken(after) : otherwise(before, after);
+  }
+  if (words) return after.text.trim() ? `“${after.text.trim()}”` : "without the words";
+  return added.length ? said(added[0]) : `no longer ${said(removed[0])}`;
+}
+
+function said(part) {
+  return part.kind === "without" ? `without ${part.text}` : (part.region ? REGIONS : SAID)[part.kind];
+}
+
+function otherwise(before, after) {
+  if (JSON.stringify(before.weights) !== JSON.stringify(after.weights)) return "other weights";
+  if (JSON.stringify(before.filters) !== JSON.stringify(after.filters)) return "other filters";
+  return spoken(after);
+}
+
+/** Return the draft as parameters of the page's address; pictures of the user cannot be part of it. */
+export function toAddress(draft) {
+  const params = new URLSearchParams();
+  if (draft.text.trim()) params.set("q", draft.text.trim());
+  for (const part of draft.parts) if (part.kind !== "upload") params.append(part.kind, (part.id ?? part.text) + written(part.region));
+  if (draft.wordsOnly) params.set("words", "1");
+  if (draft.seed) params.set("seed", draft.seed);
+  for (const guide of draft.withoutGuides) params.append("leave", guide);
+  for (const [member, name] of Object.entries(FILTERS)) {
+    for (const value of [draft.filters[member] ?? []].flat()) if (value) params.append(name, value);
+  }
+  return params.toString();
+}
+
+/** Return the draft of an address. */
+export function fromAddress(search) {
+  const params = new URLSearchParams(search);
+  const pictures = (kind) => params.getAll(kind).map((value) => {
+    const [id, region] = value.split("@");
+    return { kind, id, thumbnail: `v1/images/${encodeURIComponent(id)}/thumbnail`, ...(kind === "like" && readRegion(region)) };
+  });
+  const without = params.getAll("without").map((text) => ({ kind: "without", text }));
+  const filters = {};
+  for (const [member, name] of Object.entries(FILTERS)) {
+    if (params.get(name)) filters[member] = LISTS.includes(member) ? params.getAll(name) : params.get(name);
+  }
+  return {
+    ...EMPTY,
+    text: params.get("q") ?? "",
+    parts: [...pictures("like"), ...pictures("unlike"), ...without],
+    wordsOnly: params.get("words") === "1",
+    seed: Math.max(0, Number.parseInt(params.get("seed"), 10) || 0),
+    withoutGuides: params.getAll("leave"),
+    filters,
+  };
+}
+
+/** Return what tells a part from all others. */
+export function keyOf(part) {
+  return `${part.kind}:${part.id ?? part.text ?? part.url}${written(part.region)}`;
+}
+
+function written(region) {
+  return region ? `@${[region.x, region.y, region.w, region.h].map((share) => Number(share.toFixed(4))).join(",")}` : "";
+}
+
+function readRegion(text) {
+  const [x, y, w, h] = (text ?? "").split(",").map(Number);
+  return [x, y, w, h].every((share) => share >= 0 && share <= 1) && w * h > 0 ? { region: { x, y, w, h } } : {};
+}

@@ -1,0 +1,103 @@
+// Exports of selected pictures: a list of paths, JSON, CSV, and a zip archive of the originals.
+import { signal } from "../html.js";
+import { Problem, request } from "../engine/http.js";
+import { ZipWriter } from "../engine/zip.js";
+import { announcement } from "./store.js";
+
+export const MOST_FILES = 1000; // of one archive
+const MOST_BYTES = 2 ** 30;
+const COLUMNS = ["image_id", "corpus", "root", "uri", "width", "height", "taken_at", "captions"];
+
+/** {done, count, bytes, failures, message}: the archive that is being made, or how it ended; null where there is none. */
+export const archive = signal(null);
+let stopping = null;
+
+/** Save a list of paths, each in a line: folder and path inside it. Names that a line cannot hold are written as JSON strings. */
+export function savePaths(hits) {
+  const lines = hits.map((hit) => pathOf(hit)).map((path) => (/[\u0000-\u001f]/.test(path) ? JSON.stringify(path) : path));
+  save(new Blob([lines.join("\n"), "\n"], { type: "text/plain" }), "pictures.txt");
+}
+
+/** Save the facts about pictures as JSON. */
+export function saveJson(hits) {
+  const rows = hits.map((hit) => Object.fromEntries(COLUMNS.map((name) => [name, hit[name] ?? null])));
+  save(new Blob([JSON.stringify(rows, null, 2), "\n"], { type: "application/json" }), "pictures.json");
+}
+
+/** Save the facts about pictures as CSV (RFC 4180); captions stand in one column, each in a line. */
+export function saveCsv(hits) {
+  const rows = hits.map((hit) => COLUMNS.map((name) => cell(name === "captions" ? hit.captions.join("\n") : hit[name])));
+  save(new Blob([[COLUMNS.join(","), ...rows.map((row) => row.join(","))].join("\r\n"), "\r\n"], { type: "text/csv" }), "pictures.csv");
+}
+
+/** Fetch originals one by one, and save them as an archive; what cannot be fetched is listed in it. */
+export async function saveArchive(hits) {
+  stopping?.abort();
+  const mine = (stopping = new AbortController());
+  const writer = new ZipWriter();
+  const failures = [];
+  const show = (done, more = {}) => {
+    if (mine === stopping) archive.value = { done, count: hits.length, bytes: writer.size, failures, message: "", ...more };
+  };
+  show(0);
+  try {
+    if (hits.length > MOST_FILES) throw new RangeError(`An archive has at most ${MOST_FILES.toLocaleString("en")} pictures. Select fewer.`);
+    for (const [at, hit] of hits.entries()) {
+      try {
+        const content = await original(hit, mine.signal, MOST_BYTES - writer.size);
+        await writer.add(pathOf(hit), content, hit.taken_at ? new Date(hit.taken_at) : new Date());
+      } catch (error) {
+        if (!(error instanceof Problem) || error.offline || error.status === 401) throw error;
+        failures.push(`${pathOf(hit)}: ${error.message}`);
+      }
+      show(at + 1);
+    }
+    if (failures.length === hits.length) throw new RangeError(`No original could be fetched. ${failures[0]}`);
+    if (failures.length) await writer.add("failures.txt", new Blob([failures.join("\n"), "\n"]));
+    if (mine !== stopping) return;
+    save(writer.finish(), "pictures.zip");
+    const told = failures.length ? `${hits.length - failures.length} pictures are saved, ${failures.length} could not be fetched.` : "";
+    archive.value = failures.length ? { ...archive.value, message: told } : null;
+    announcement.value = told || "The archive is saved.";
+  } catch (error) {
+    if (error.name === "AbortError") return;
+    show(archive.value?.done ?? 0, { message: error.message, failed: true });
+  }
+}
+
+/** End the making of an archive, or put away how it ended. */
+export function stopArchive() {
+  stopping?.abort();
+  stopping = null;
+  archive.value = null;
+}
+
+async function original(hit, signal, left) {
+  const answer = await request(`/v1/images/${encodeURIComponent(hit.image_id)}/content`, { signal });
+  const tooMuch = () => new RangeError(`The pictures have more than ${MOST_BYTES / 2 ** 30} GB. Select fewer, or use lodestone search --copy-to.`);
+  if (Number(answer.headers.get("Content-Length")) > left) {
+    await answer.body.cancel();
+    throw tooMuch();
+  }
+  const content = await answer.blob();
+  if (content.size > left) throw tooMuch();
+  return content;
+}
+
+function pathOf(hit) {
+  return `${hit.root}/${hit.uri}`;
+}
+
+/** Return a value as a cell. Spreadsheets would run text that begins like a formula, so an apostrophe is put before it. */
+function cell(value) {
+  const text = String(value ?? "");
+  const inert = typeof value === "string" && /^[=+\-@\t\r\n]/.test(text) ? `'${text}` : text;
+  return /[",\r\n]/.test(inert) ? `"${inert.replaceAll('"', '""')}"` : inert;
+}
+
+function save(blob, name) {
+  const url = URL.createObjectURL(blob);
+  const link = Object.assign(document.createElement("a"), { href: url, download: name });
+  link.click();
+  setTimeout(() => URL.revokeObjectURL(url), 60_000);
+}

@@ -1,0 +1,107 @@
+// The page as a whole: header, search, results, and what lies above them.
+import { html, useEffect, useRef, useState } from "../html.js";
+import { picturesOf } from "../engine/uploads.js";
+import { addFiles, addPicture, signIn, signOut } from "../query/actions.js";
+import { selecting } from "../query/selection.js";
+import { announcement, busy, hits, locked, phase, signedIn, toast } from "../query/store.js";
+import { Chips } from "./chips.js";
+import { Grid } from "./grid.js";
+import { Lightbox } from "./lightbox.js";
+import { RegionDialog } from "./region.js";
+import { SearchBox } from "./searchbox.js";
+import { SelectionBar } from "./selection.js";
+import { Connection, Instead, Status } from "./status.js";
+import { Strip } from "./strip.js";
+import { ThemeButton } from "./themebutton.js";
+
+const TOAST_MS = 6000;
+
+export function App() {
+  const dragging = useDrops();
+  return html`
+    <a class="skip" href="#results">Skip to the results</a>
+    <header class="top">
+      <a class="brand" href="./"><img src="docs/assets/icon.svg" alt="" width="28" height="28" /><span>Lodestone</span></a>
+      ${locked.value ? html`<span class="nobox"></span>` : html`<${SearchBox} />`}
+      <nav aria-label="Page">
+        <a class="link" href="manage">Manage</a>
+        <a class="link" href="docs">API</a>
+        ${signedIn.value && html`<button type="button" class="link" onClick=${signOut}>Sign out</button>`}
+        <${ThemeButton} />
+      </nav>
+    </header>
+    <${Connection} />
+    <main id="results" tabindex="-1" data-phase=${phase.value} aria-busy=${busy.value ? "true" : "false"} data-selecting=${selecting.value ? "true" : "false"}>
+      ${locked.value ? html`<${Key} />` : html`
+        ${phase.value !== "idle" && html`<h1 class="hidden">Pictures that were found</h1><${Chips} /><${Status} /><${Strip} />`}
+        <${Instead} />
+        ${phase.value !== "idle" && hits.value.length > 0 && html`<${Grid} />`}`}
+    </main>
+    <${SelectionBar} />
+    <${Lightbox} />
+    <${RegionDialog} />
+    <p class="hidden" role="status" aria-live="polite">${announcement.value}</p>
+    <${Toast} />
+    ${dragging && html`<div class="drop" aria-hidden="true"><p>Drop the picture to search with it</p></div>`}`;
+}
+
+/** Take pictures that are dropped or pasted anywhere; returns whether one is being dragged. */
+function useDrops() {
+  const [dragging, setDragging] = useState(false);
+  useEffect(() => {
+    const takes = (transfer) => transfer && ["Files", "application/x-lodestone"].some((type) => transfer.types.includes(type));
+    const over = (event) => { if (takes(event.dataTransfer)) { event.preventDefault(); setDragging(event.dataTransfer.types.includes("Files")); } };
+    const leave = (event) => { if (!event.relatedTarget) setDragging(false); };
+    const drop = (event) => {
+      setDragging(false);
+      if (!takes(event.dataTransfer)) return;
+      event.preventDefault();
+      const tile = event.dataTransfer.getData("application/x-lodestone");
+      if (!tile) addFiles(picturesOf(event.dataTransfer));
+      else if (event.target.closest?.("header, .chips")) addPicture(JSON.parse(tile));
+    };
+    const paste = (event) => {
+      const files = picturesOf(event.clipboardData);
+      if (files.length) { event.preventDefault(); addFiles(files); }
+    };
+    const all = { dragover: over, dragleave: leave, drop, paste };
+    for (const [name, listener] of Object.entries(all)) addEventListener(name, listener);
+    return () => { for (const [name, listener] of Object.entries(all)) removeEventListener(name, listener); };
+  }, []);
+  return dragging;
+}
+
+function Key() {
+  const [key, setKey] = useState("");
+  const [refused, setRefused] = useState("");
+  const input = useRef(null);
+  useEffect(() => input.current.focus(), []);
+  const submit = async (event) => {
+    event.preventDefault();
+    setRefused("");
+    try {
+      await signIn(key);
+    } catch (error) {
+      setRefused([error.message, error.hint].filter(Boolean).join(" "));
+    }
+  };
+  return html`
+    <form class="key" onSubmit=${submit}>
+      <h1>This service asks for a key</h1>
+      <p>Give it once. This browser then has a session of seven days, which scripts and other sites cannot use.</p>
+      <label>API key or token
+        <input ref=${input} type="password" autocomplete="current-password" required value=${key} aria-describedby="refused" onInput=${(event) => setKey(event.target.value)} /></label>
+      <p id="refused" class="note" role="alert" hidden=${!refused}>${refused}</p>
+      <button class="button primary">Open</button>
+      <p class="quiet">Whoever runs the service makes one: <code>lodestone keys create "my browser"</code></p>
+    </form>`;
+}
+
+function Toast() {
+  useEffect(() => {
+    if (!toast.value) return undefined;
+    const timer = setTimeout(() => { toast.value = ""; }, TOAST_MS);
+    return () => clearTimeout(timer);
+  }, [toast.value]);
+  return toast.value ? html`<p class="toast" role="status">${toast.value}</p>` : null;
+}

@@ -1,0 +1,82 @@
+// The parts of a composed query as chips with weights, and the steps that can be undone.
+import { html, useEffect, useRef, useState } from "../html.js";
+import { ask, undo } from "../query/actions.js";
+import { changed, isComposed, keyOf, namedParts, spoken, withPart, withoutPart } from "../query/draft.js";
+import { answer, asked, cropping, steps } from "../query/store.js";
+import { Filters } from "./filters.js";
+import { Undo } from "./icons.js";
+import { PartPicture } from "./region.js";
+
+const STEPS_SHOWN = 5;
+const labels = { like: ["like this", "like this region"], upload: ["your picture", "your picture’s region"], unlike: ["unlike this"] };
+
+export function Chips() {
+  const [without, setWithout] = useState("");
+  const draft = asked.value;
+  const parts = namedParts(draft);
+  const shares = new Map((answer.value?.parts ?? []).map((part) => [part.name, part.weight]));
+  const add = (event) => {
+    event.preventDefault();
+    const text = without.trim();
+    setWithout("");
+    if (text) ask(withPart(draft, { kind: "without", text }));
+  };
+  const refined = steps.value.length > 0 && [draft, steps.value.at(-1)].some(isComposed);
+  return html`
+    <section class="chips" aria-label="Parts of the query">
+      ${refined && html`<div class="refined"><${Steps} /><${Filters} /></div>`}
+      ${isComposed(draft) && html`<ul>${parts.map((part) => html`<${Chip} key=${part.name + keyOf(part)} part=${part} share=${shares.get(part.name)} />`)}</ul>`}
+      ${parts.length > 0 && html`
+        <form class="without" onSubmit=${add}>
+          <input value=${without} maxlength="200" placeholder="but without …" aria-label="What the picture should not show"
+            onInput=${(event) => setWithout(event.target.value)} />
+          <button class="button quiet" disabled=${!without.trim()}>Leave out</button>
+        </form>`}
+      ${!refined && html`<${Filters} />`}
+    </section>`;
+}
+
+let weighed = null; // {draft, name} of the weight that was changed last: a slider that is moved on is one step
+
+function Chip({ part, share: given }) {
+  const draft = asked.value;
+  const current = draft.weights[part.name] ?? given;
+  const share = given ?? (draft.weights[part.name] === 0 ? 0 : undefined); // the engine leaves out what has no weight
+  const weigh = (event) => {
+    const shares = Object.fromEntries((answer.value?.parts ?? []).map((other) => [other.name, Number(other.weight.toFixed(2))]));
+    const step = weighed?.draft !== draft || weighed.name !== part.name;
+    weighed = { draft: { ...draft, weights: { ...shares, ...draft.weights, [part.name]: Number(event.target.value) } }, name: part.name };
+    ask(weighed.draft, { step });
+  };
+  const remove = () => ask(part.kind === "words" ? { ...draft, text: "", weights: {} } : withoutPart(draft, part));
+  const avoid = part.kind === "without" || part.kind === "unlike";
+  const label = part.text ?? labels[part.kind][part.region ? 1 : 0];
+  const shown = part.kind !== "words" && part.kind !== "without" && html`<${PartPicture} part=${part} />`;
+  return html`
+    <li class=${`chip ${avoid ? "avoid" : ""}`}>
+      ${shown && avoid ? shown : shown && html`
+        <button type="button" class="draw" title="Search by a region of it" aria-label=${`Draw a region of ${part.name}`}
+          onClick=${() => { cropping.value = { part }; }}>${shown}</button>`}
+      <span class="label">${avoid && part.text ? "without " : ""}<bdi>${label}</bdi></span>
+      ${current !== undefined && html`
+        <input type="range" min="0" max="1" step="0.05" value=${current} onChange=${weigh}
+          aria-label=${`Weight of ${part.name}`} aria-valuetext=${share === undefined ? undefined : `${Math.round(share * 100)} %`} />
+        <span class="share">${share === undefined ? "" : `${Math.round(share * 100)} %`}</span>`}
+      <button type="button" class="close" aria-label=${`Remove ${part.name}: ${label}`} onClick=${remove}>×</button>
+    </li>`;
+}
+
+function Steps() {
+  const list = useRef(null);
+  const all = [...steps.value, asked.value];
+  const begin = Math.max(0, all.length - STEPS_SHOWN);
+  const told = (at) => (at === begin ? spoken(all[at]) : changed(all[at - 1], all[at]));
+  useEffect(() => { list.current.scrollLeft = list.current.scrollWidth; }, [asked.value]); // on phones: the last step
+  return html`
+    <nav class="steps" aria-label="Steps of this search">
+      <button type="button" class="button quiet" onClick=${() => undo()}><${Undo} /> Undo</button>
+      <ol ref=${list}>${steps.value.slice(begin).map((step, at) => html`
+        <li key=${begin + at}><button type="button" class="link" title=${spoken(step)} onClick=${() => undo(begin + at)}><bdi>${told(begin + at)}</bdi></button></li>`)}
+        <li aria-current="step"><bdi>${told(all.length - 1)}</bdi></li></ol>
+    </nav>`;
+}

@@ -1,0 +1,87 @@
+// One picture, large: moves by keyboard, zoom, what is known about it, why it is here, and what to do next with it.
+import { html, useEffect, useRef, useState } from "../html.js";
+import { addPicture, askLikeBut, askSimilar } from "../query/actions.js";
+import { answer, asked, cropping, hits, judged, opened } from "../query/store.js";
+import { Facts } from "./facts.js";
+import { Thumbs } from "./grid.js";
+import { Why } from "./why.js";
+import { Zoom } from "./zoom.js";
+
+export function Lightbox() {
+  const dialog = useRef(null);
+  const index = hits.value.findIndex((other) => other.image_id === opened.value);
+  const hit = hits.value[index];
+
+  useEffect(() => {
+    if (hit && !dialog.current.open) dialog.current.showModal();
+    if (!hit && dialog.current.open) dialog.current.close();
+    if (hit && !dialog.current.contains(document.activeElement)) dialog.current.focus(); // what had it may be gone
+  }, [hit]);
+
+  const move = (step) => { opened.value = (hits.value[index + step] ?? hit).image_id; };
+  const onKeyDown = (event) => {
+    if (event.target.matches("input") || event.ctrlKey || event.metaKey || event.altKey) return;
+    const step = { ArrowRight: 1, ArrowLeft: -1 }[event.key];
+    if (step) { event.preventDefault(); move(step); }
+  };
+  const closed = () => {
+    const id = opened.value;
+    opened.value = null;
+    if (id) document.querySelector(`[data-id="${CSS.escape(id)}"] button.open`)?.focus();
+  };
+  return html`
+    <dialog class="lightbox" ref=${dialog} tabindex="-1" aria-label="Picture" onKeyDown=${onKeyDown} onClose=${closed}
+      onClick=${(event) => event.target === dialog.current && dialog.current.close()}>
+      ${hit && html`<${Shown} key=${hit.image_id} hit=${hit} index=${index} move=${move} close=${() => dialog.current.close()} />`}
+    </dialog>`;
+}
+
+function Shown({ hit, index, move, close }) {
+  const [whole, setWhole] = useState("loading");
+  const path = `v1/images/${encodeURIComponent(hit.image_id)}`;
+  const description = hit.captions[0] || hit.uri.split("/").pop();
+  return html`
+    <div class="stage">
+      <${Zoom} move=${move}>
+        <img class="preview" src=${hit.thumbnail.replace(/^\//, "")} alt="" draggable=${false} hidden=${whole === "shown"} />
+        ${whole !== "damaged" && html`<img class="whole" src=${`${path}/content`} alt=${description} width=${hit.width} height=${hit.height} draggable=${false}
+          hidden=${whole !== "shown"} onLoad=${() => setWhole("shown")} onError=${() => setWhole("damaged")} />`}
+      <//>
+      ${whole === "damaged" && html`<p class="note" role="status">The original cannot be shown here. This is its thumbnail.</p>`}
+      <button type="button" class="move back" aria-label="Previous picture" aria-disabled=${index === 0 ? "true" : "false"} onClick=${() => move(-1)}>‹</button>
+      <button type="button" class="move on" aria-label="Next picture" aria-disabled=${index === hits.value.length - 1 ? "true" : "false"} onClick=${() => move(1)}>›</button>
+    </div>
+    <aside class="facts">
+      <header>
+        <h2>${index + 1} of ${hits.value.length}</h2>
+        <button type="button" class="close" aria-label="Close" onClick=${close}>×</button>
+      </header>
+      <p class="caption" dir="auto">${hit.captions[0]}</p>
+      <${Next} hit=${hit} path=${path} />
+      ${asked.value.text.trim() && html`<p class="judge"><span>Right for “<bdi>${asked.value.text.trim()}</bdi>”?</span>
+        <${Thumbs} hit=${hit} verdict=${judged.value.get(hit.image_id)} description=${description} /></p>`}
+      <${Facts} hit=${hit} path=${path} />
+      <${Why} hit=${hit} queryId=${answer.value?.query_id} />
+    </aside>`;
+}
+
+function Next({ hit, path }) {
+  const [words, setWords] = useState("");
+  const but = (event) => {
+    event.preventDefault();
+    if (words.trim()) askLikeBut(hit, words.trim());
+  };
+  return html`
+    <div class="next">
+      <button type="button" class="button primary" onClick=${() => askSimilar(hit)}>Similar</button>
+      <button type="button" class="button" onClick=${() => addPicture(hit)}>Add to query</button>
+      <button type="button" class="button" onClick=${() => addPicture(hit, "unlike")}>Less like this</button>
+      <button type="button" class="button" onClick=${() => { cropping.value = { hit }; }}>Search a region</button>
+      <a class="button" href=${`${path}/content`} target="_blank" rel="noopener">Original</a>
+      <a class="button" href=${`${path}/content`} download=${hit.uri.split("/").pop()}>Download</a>
+    </div>
+    <form class="but" onSubmit=${but}>
+      <input value=${words} maxlength="200" placeholder="like this, but … at night" aria-label="Like this picture, but" onInput=${(event) => setWords(event.target.value)} />
+      <button class="button" disabled=${!words.trim()}>Search</button>
+    </form>`;
+}

@@ -1,0 +1,78 @@
+// The search box: words, history, pictures to add, and the switch for words only.
+import { html, useEffect, useRef, useState } from "../html.js";
+import { picturesOf } from "../engine/uploads.js";
+import { addFiles, ask, askWords } from "../query/actions.js";
+import { forget, history } from "../query/history.js";
+import { draft } from "../query/store.js";
+import { Picture } from "./icons.js";
+
+const MOST_SHOWN = 8;
+
+export function SearchBox() {
+  const input = useRef(null);
+  const [open, setOpen] = useState(false);
+  const [at, setAt] = useState(-1);
+  const text = draft.value.text;
+  const entries = history.value.filter((entry) => entry !== text && entry.startsWith(text)).slice(0, MOST_SHOWN);
+  const shown = open && entries.length > 0;
+
+  useEffect(() => {
+    const focus = (event) => {
+      const typing = event.target.closest?.("input, textarea, select, dialog");
+      if (event.key !== "/" || typing || event.ctrlKey || event.metaKey || event.altKey) return;
+      event.preventDefault();
+      input.current?.select();
+    };
+    addEventListener("keydown", focus);
+    return () => removeEventListener("keydown", focus);
+  }, []);
+
+  const close = () => { setOpen(false); setAt(-1); };
+  const leave = (event) => { if (!event.relatedTarget?.closest?.(".past")) close(); };
+  const submit = (event) => {
+    event.preventDefault();
+    close();
+    if (at >= 0 && shown) askWords(entries[at]);
+    else ask();
+    input.current?.blur();
+  };
+  const onKeyDown = (event) => {
+    if (event.key === "Escape") close();
+    const step = { ArrowDown: 1, ArrowUp: -1 }[event.key];
+    if (!step || entries.length === 0) return;
+    event.preventDefault();
+    setOpen(true);
+    setAt((at + step + entries.length + 1 + 1) % (entries.length + 1) - 1);
+  };
+
+  return html`
+    <form class="searchbox" role="search" onSubmit=${submit}>
+      <div class="field">
+        <input ref=${input} type="text" name="q" value=${text} maxlength="1000" autocomplete="off" spellcheck="false" dir="auto"
+          enterkeyhint="search" placeholder="Describe a picture" aria-label="What the picture shows"
+          role="combobox" aria-expanded=${shown ? "true" : "false"} aria-controls="history" aria-autocomplete="list"
+          aria-activedescendant=${shown && at >= 0 ? `history-${at}` : undefined}
+          onInput=${(event) => { draft.value = { ...draft.value, text: event.target.value, withoutGuides: [] }; setOpen(true); setAt(-1); }}
+          onFocus=${() => setOpen(true)} onBlur=${leave} onKeyDown=${onKeyDown} />
+        <label class="button quiet" title="Search with a picture of yours">
+          <${Picture} /><span class="hidden">Add a picture</span>
+          <input class="hidden" type="file" accept="image/*" multiple
+            onChange=${(event) => { addFiles(picturesOf(event.target)); event.target.value = ""; }} />
+        </label>
+        <button class="button primary">Search</button>
+        <div class="past" hidden=${!shown}>
+          <ul class="history" id="history" role="listbox" aria-label="Earlier searches">
+            ${shown && entries.map((entry, index) => html`
+              <li key=${entry} id=${`history-${index}`} role="option" aria-selected=${index === at ? "true" : "false"}
+                onMouseDown=${(event) => { event.preventDefault(); close(); askWords(entry); }}><bdi>${entry}</bdi></li>`)}
+          </ul>
+          <button type="button" class="link" onMouseDown=${(event) => event.preventDefault()} onBlur=${leave} onClick=${() => { forget(); close(); }}>Clear history</button>
+        </div>
+      </div>
+      <div class="switches">
+        <label class="switch"><input type="checkbox" role="switch" checked=${draft.value.wordsOnly}
+          onChange=${(event) => ask({ ...draft.value, wordsOnly: event.target.checked }, { step: false })} />
+          <span>Words only</span></label>
+      </div>
+    </form>`;
+}

@@ -1,0 +1,82 @@
+// The state of the search in words: timings, confidence, warnings, and what to do where there is nothing or an error.
+import { html } from "../html.js";
+import { ask, askWords } from "../query/actions.js";
+import { isComposed, spoken } from "../query/draft.js";
+import { answer, asked, broken, busy, firstMs, hits, online, phase, pictures, problem, wholeMs } from "../query/store.js";
+import { Welcome } from "./welcome.js";
+
+/** The line above the results. */
+export function Status() {
+  const told = answer.value;
+  if (phase.value === "idle" || !told || hits.value.length === 0) return null;
+  const stages = { text: "by the words", guides: "by words and guides", picture: "by pictures" };
+  const stage = isComposed(asked.value) ? "by all parts together" : stages[told.stage] ?? "";
+  return html`
+    <div class="status">
+      <p><b>${told.next_offset ? "The best " : ""}${hits.value.length} ${hits.value.length === 1 ? "picture" : "pictures"}</b>${" "}${stage}
+        ${busy.value ? html` <span class="working">still looking …</span>` : html` <${Speed} timings=${told.timings_ms} />`}</p>
+      ${told.corrected_query && html`<p>Searched for “<bdi>${told.corrected_query}</bdi>”.</p>`}
+      ${told.probably_nothing && html`<p class="note">Probably none of these shows it: confidence ${Math.round(100 * (told.confidence ?? 0))} %.</p>`}
+      ${told.dropped.length > 0 && html`<p class="note">Left out to answer in time: ${told.dropped.join(", ")}.</p>`}
+      ${told.warnings.map((warning) => html`<p class="note" key=${warning}>${warning}</p>`)}
+    </div>`;
+}
+
+/** How long it took, as seen here; the stages of the service unfold below. */
+function Speed({ timings }) {
+  const stages = Object.entries(timings ?? {});
+  const [first, whole] = [firstMs.value, wholeMs.value];
+  const told = whole !== null && whole - first > 10 ? `${first} ms, whole in ${whole} ms` : `${first} ms`;
+  if (first === null) return null;
+  if (!stages.length) return html`<span class="quiet">in ${told}</span>`;
+  return html`<details class="timings"><summary>in ${told}</summary>
+    <dl>${stages.map(([name, ms]) => html`<div key=${name}><dt>${name}</dt><dd>${ms.toFixed(1)} ms</dd></div>`)}</dl></details>`;
+}
+
+/** What stands in place of results. */
+export function Instead() {
+  if (phase.value === "idle") return html`<${Welcome} />`;
+  if (phase.value === "failed") return html`<${Failure} />`;
+  if (phase.value === "loading" && hits.value.length === 0) return html`<${Skeleton} />`;
+  if (phase.value === "done" && hits.value.length === 0) return html`<${Nothing} />`;
+  return null;
+}
+
+/** A banner while the service is out of reach. */
+export function Connection() {
+  if (phase.value === "failed" && problem.value?.offline) return null; // what stands in place of results says so
+  if (!online.value) return html`<p class="banner" role="status">The service does not answer. The page asks again every few seconds.</p>`;
+  if (broken.value) return html`<p class="banner" role="status">The connection broke. The answer is being taken up again …</p>`;
+  return null;
+}
+
+function Skeleton() {
+  const widths = [3, 2, 4, 3, 2, 3, 4, 2, 3, 2, 4, 3, 3, 2, 4, 3];
+  return html`<div class="skeleton" aria-hidden="true">${widths.map((grow, at) => html`<span key=${at} style=${{ flexGrow: grow }}></span>`)}</div>`;
+}
+
+function Nothing() {
+  const filtered = Object.values(asked.value.filters).some((value) => value?.length);
+  return html`
+    <section class="instead" role="status">
+      <h2>No pictures</h2>
+      <p>${pictures.value === 0 ? html`Nothing is indexed yet. Run <code>lodestone index FOLDER</code> on the service's machine.`
+    : filtered ? "No indexed picture passes these filters."
+    : `Nothing was found for ${spoken(asked.value)}.`}</p>
+      ${filtered && html`<button type="button" class="button" onClick=${() => ask({ ...asked.value, filters: {} })}>Search without filters</button>`}
+      ${isComposed(asked.value) && asked.value.text && html`<button type="button" class="button" onClick=${() => askWords(asked.value.text)}>Search by the words alone</button>`}
+    </section>`;
+}
+
+function Failure() {
+  const { message, hint, code, offline } = problem.value;
+  return html`
+    <section class="instead error" role="alert">
+      <h2>${offline ? "The service is out of reach" : "This could not be answered"}</h2>
+      <p>${message}${offline && " The page asks again every few seconds, and goes on by itself."}</p>
+      ${hint && html`<p class="quiet">Hint: ${hint}</p>`}
+      ${hits.value.length > 0 && html`<p class="quiet">The pictures below are what came before.</p>`}
+      <button type="button" class="button primary" onClick=${() => ask(asked.value, { step: false, address: false })}>Try again</button>
+      ${code && !offline && html`<p class="quiet"><code>${code}</code></p>`}
+    </section>`;
+}

@@ -1,0 +1,72 @@
+// The page before any question: what can be asked, in words of the collection's own where it has some, and pictures to begin from.
+import { html, signal, useEffect } from "../html.js";
+import { getJson } from "../engine/http.js";
+import { askSimilar, askWords } from "../query/actions.js";
+import { corpora, pictures } from "../query/store.js";
+import { ratioOf } from "./layout.js";
+
+const EXAMPLES = ["two dogs running in the snow", "a child on a swing", "a boat on a lake at sunset", "people climbing a rock"];
+const SHOWN = 24;
+const READ = 96; // of each corpus; those that are shown are spread over them
+const FIELDS = ["image_id", "uri", "width", "height", "captions", "thumbnail"].map((name) => `images.${name}`).join();
+const LONGEST = 44; // characters of a caption that is an example
+
+const some = signal([]);
+let readFor = null;
+
+export function Welcome() {
+  useEffect(() => { read(corpora.value); }, [corpora.value]);
+  const captions = [...new Set(some.value.map((picture) => tidied(picture.captions[0])))].filter((text) => text && text.length <= LONGEST);
+  const examples = captions.length >= EXAMPLES.length ? spread(captions, EXAMPLES.length) : EXAMPLES;
+  const count = pictures.value > 0 ? html`<b>${pictures.value.toLocaleString("en")}</b> ${pictures.value === 1 ? "picture is" : "pictures are"} indexed. ` : "";
+  return html`
+    <section class="welcome">
+      <h1>Find pictures by what you mean</h1>
+      <p>${count}Describe one in your own words, drop a picture here, or paste one.</p>
+      <ul class="examples" aria-label="Examples">${examples.map((text) => html`
+        <li key=${text}><button type="button" class="button" onClick=${() => askWords(text)}><bdi>${text}</bdi></button></li>`)}</ul>
+      <p class="quiet keys"><kbd>/</kbd> to search, arrow keys to move, <kbd>Enter</kbd> to open</p>
+      ${some.value.length > 0 && html`
+        <h2>Or begin with one of yours</h2>
+        <ul class="mosaic" aria-label="Pictures to begin with">${some.value.map((picture) => html`<${Begin} key=${picture.image_id} picture=${picture} />`)}</ul>`}
+    </section>`;
+}
+
+function Begin({ picture }) {
+  const ratio = Math.max(0.6, Math.min(2.2, ratioOf(picture)));
+  const label = tidied(picture.captions[0]) || picture.uri.split("/").pop();
+  return html`
+    <li style=${{ flexGrow: ratio, flexBasis: `calc(var(--row) * ${ratio})` }}>
+      <button type="button" aria-label=${`Pictures like this one: ${label}`} title="Pictures like this one" onClick=${() => askSimilar(picture)}>
+        <img src=${picture.thumbnail.replace(/^\//, "")} alt="" loading="lazy" decoding="async"
+          onLoad=${(event) => event.target.classList.add("there")} onError=${(event) => { event.target.closest("li").hidden = true; }} /></button></li>`;
+}
+
+/** Read some pictures of the largest collections, once for these. */
+async function read(known) {
+  const named = [...known].sort((a, b) => b.images - a.images).slice(0, 3).filter((corpus) => corpus.images > 0);
+  const key = JSON.stringify(named);
+  if (key === readFor) return;
+  readFor = key;
+  const pages = await Promise.all(named.map(({ name }) => (
+    getJson(`/v1/images?corpus=${encodeURIComponent(name)}&limit=${READ}&fields=${FIELDS}`).catch(() => ({ images: [] })) // only an offer
+  )));
+  const each = Math.ceil(SHOWN / Math.max(1, pages.filter((page) => page.images.length).length));
+  some.value = mixed(pages.map((page) => spread(page.images, each))).slice(0, SHOWN);
+}
+
+/** Return `count` of the items, at equal distances. */
+function spread(items, count) {
+  return items.length <= count ? items : Array.from({ length: count }, (_, at) => items[Math.floor((at * items.length) / count)]);
+}
+
+/** Return the items of all lists in turns. */
+function mixed(lists) {
+  const longest = Math.max(0, ...lists.map((list) => list.length));
+  return Array.from({ length: longest }, (_, at) => lists.flatMap((list) => (at < list.length ? [list[at]] : []))).flat();
+}
+
+function tidied(caption) {
+  const text = (caption ?? "").trim().replace(/\s*\.$/, "");
+  return text.charAt(0).toLowerCase() + text.slice(1);
+}
