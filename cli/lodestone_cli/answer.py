@@ -14,18 +14,26 @@ from lodestone_cli.naming import counted, short
 if TYPE_CHECKING:
     from rich.console import Console
 
+    from lodestone_cli.terminal.grid import PictureGrid
     from lodestone_schemas.api import Hit, SearchResponse
 
 _PARTS: Final = 6  # lists of each hit that --explain shows; `lodestone explain` knows all
 
 
 def print_answer(
-    console: Console, response: SearchResponse, paths: Mapping[str, str], *, corpora: bool = False, asked: str = ""
+    console: Console,
+    response: SearchResponse,
+    paths: Mapping[str, str],
+    *,
+    corpora: bool = False,
+    asked: str = "",
+    grid: PictureGrid | None = None,
 ) -> None:
     """Print one page of hits with their scores, warnings and timings.
 
     Each picture has a line of its own with its whole path, which a terminal can open, and a line below it with its score and
-    its caption. Contributions of lists, where a hit has any, take the place of captions.
+    its caption. Contributions of lists, where a hit has any, take the place of captions. A grid of pictures takes the place of
+    these lines, unless they have contributions to show.
 
     Args:
         console: Where it is printed.
@@ -33,6 +41,7 @@ def print_answer(
         paths: Path on this machine by image id.
         corpora: Whether the corpus of each picture is shown, because more than one was searched.
         asked: Words as they were asked; empty for a search by picture.
+        grid: Draws the pictures; None for a terminal that shows none, and for pipes.
     """
     _print_notes(console, response, asked)
     if not response.hits:
@@ -41,20 +50,27 @@ def print_answer(
     if response.probably_nothing:
         console.print(nothing_line(response.confidence), style="yellow", markup=False)
     width = len(str(response.hits[-1].rank))
-    for hit in response.hits:
+    if grid is not None:
+        grid.print(console, response.hits, paths, corpora=corpora)
+        console.print()
+    listed = grid is None or any(hit.contributions for hit in response.hits)
+    for hit in response.hits if listed else ():
         _print_hit(console, hit, paths.get(hit.image_id), corpus=hit.corpus if corpora else None, width=width)
     total = response.timings_ms.get("total")
     weights = ", ".join(f"{space} {weight:.2f}" for space, weight in response.space_weights.items())
     timing = f" in {total:.0f} ms" if total is not None else ""
-    line = f"{counted(len(response.hits), 'picture')}{timing}; {response.fusion}; spaces: {weights}"
+    how = "composed" if response.parts else response.fusion  # a rule of the settings joins parts, which no request names
+    line = f"{counted(len(response.hits), 'picture')}{timing}; {how}; spaces: {weights}"
     console.print(line, style="dim", markup=False)
-    for line in [*(f"part {described(part)}" for part in response.parts), *_about_guides(response)]:
+    for line in [*(f"part {described(part, paths)}" for part in response.parts), *_about_guides(response)]:
         console.print(printable(line), style="dim", markup=False)
     if response.dropped:
         console.print(printable(f"left out: {', '.join(response.dropped)}"), style="yellow", markup=False)
     name = short(response.query_id)
     judge = "" if response.stage == "picture" else f"; right? lodestone feedback {name} -r 1"
     console.print(f"why: lodestone explain {name}{judge}", style="dim", markup=False)
+    if not listed:
+        console.print("paths and captions: --pictures none", style="dim", markup=False)
 
 
 def _print_hit(console: Console, hit: Hit, path: str | None, *, corpus: str | None, width: int) -> None:

@@ -9,10 +9,10 @@ import sys
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, Self, TypeVar
 
 from lodestone.errors import InvalidRequestError, NotFoundError
-from lodestone_cli.file_names import is_hidden
+from lodestone_cli.file_names import inert_json, is_hidden
 from lodestone_cli.options import SERVICE_URL, Output
 
 if TYPE_CHECKING:
@@ -152,6 +152,14 @@ class CommandContext:
         return self.remote is not None or self._service_address() is not None
 
     @property
+    def service_url(self) -> str | None:
+        """Return the address of the service that answers: a remote one, or the one that runs on this home; None without one."""
+        if self._url is not None:
+            return self._url
+        address = self._service_address()
+        return None if address is None else address.url
+
+    @property
     def has_home(self) -> bool:
         """Return whether there is a home to read. A remote service has its own."""
         from lodestone.config.home import home_of
@@ -240,7 +248,9 @@ class CommandContext:
         """Return the console on standard output, for results that people read."""
         from rich.console import Console
 
-        return Console(highlight=False, soft_wrap=True, emoji=False)  # a file may be called ":cat:.jpg"
+        plain = bool(os.environ.get("NO_COLOR"))  # Rich would leave bold, dim and links
+        system: Literal["auto"] | None = None if plain else "auto"
+        return Console(highlight=False, soft_wrap=True, emoji=False, color_system=system)  # a file may be called ":cat:.jpg"
 
     @property
     def messages(self) -> Console:
@@ -253,7 +263,7 @@ class CommandContext:
         """Write a result: `value` (JSON-serialisable) for machines, or what `human` prints for people."""
         escaped = (sys.stdout.encoding or "").lower() not in {"utf-8", "utf8"}
         if self.output is Output.JSON:
-            sys.stdout.write(json.dumps(value, ensure_ascii=escaped, indent=2, default=str) + "\n")
+            sys.stdout.write(inert_json(json.dumps(value, ensure_ascii=escaped, indent=2, default=str)) + "\n")
         elif self.output is Output.YAML:
             import yaml
 

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
 from lodestone.errors import InvalidRequestError, NotFoundError
+from lodestone_cli.completion import complete_pictures
 from lodestone_cli.naming import is_id
 from lodestone_cli.picture_files import picture_file, read_picture
 
@@ -35,6 +37,7 @@ LikeOption = Annotated[
         help="A picture that it is like: a file, or an image id; may be given several times.",
         rich_help_panel=_PANEL,
         show_default=False,
+        autocompletion=complete_pictures,
     ),
 ]
 UnlikeOption = Annotated[
@@ -44,6 +47,7 @@ UnlikeOption = Annotated[
         help="An indexed picture that it is unlike, by its id; may be given several times.",
         rich_help_panel=_PANEL,
         show_default=False,
+        autocompletion=complete_pictures,
     ),
 ]
 WeightOption = Annotated[
@@ -64,6 +68,15 @@ RegionOption = Annotated[
         show_default=False,
     ),
 ]
+PhrasesOption = Annotated[
+    bool | None,
+    typer.Option(
+        "--phrases/--no-phrases",
+        help="Understand `make it X` or `without Y` beside a picture, or take the words as they are.",
+        rich_help_panel=_PANEL,
+        show_default=False,
+    ),
+]
 DiversityOption = Annotated[
     float | None,
     typer.Option(
@@ -75,6 +88,11 @@ DiversityOption = Annotated[
 ]
 
 
+def switch_of(wish: bool | None) -> Literal["auto", "off"] | None:
+    """Return how a request switches something on or off; None to leave it to the settings."""
+    return None if wish is None else "auto" if wish else "off"
+
+
 def weights_of(texts: Iterable[str] | None) -> dict[str, float]:
     """Return part -> weight of texts such as `words=2`.
 
@@ -84,11 +102,20 @@ def weights_of(texts: Iterable[str] | None) -> dict[str, float]:
     weights = {}
     for text in texts or ():
         name, _, number = text.partition("=")
-        try:
-            weights[name.strip()] = float(number)
-        except ValueError as error:
-            raise InvalidRequestError(f"--weight {text!r} is no part with a number", hint="e.g. --weight words=2") from error
+        weight = _number(number)
+        if weight is None:
+            raise InvalidRequestError(f"--weight {text!r} is no part with a number", hint="e.g. --weight words=2")
+        weights[name.strip()] = weight
     return weights
+
+
+def _number(text: str) -> float | None:
+    """Return the finite number that a text means; None if it means none."""
+    try:
+        number = float(text)
+    except ValueError:
+        return None
+    return number if math.isfinite(number) else None
 
 
 def region_of(text: str | None) -> dict[str, float] | None:
@@ -99,11 +126,8 @@ def region_of(text: str | None) -> dict[str, float] | None:
     """
     if text is None:
         return None
-    try:
-        numbers = [float(number) for number in text.split(",")]
-    except ValueError:
-        numbers = []
-    if len(numbers) != _NUMBERS:
+    numbers = [number for part in text.split(",") if (number := _number(part)) is not None]
+    if len(numbers) != _NUMBERS or text.count(",") != _NUMBERS - 1:
         raise InvalidRequestError(
             f"--region {text!r} is no region", hint="x,y,width,height in shares of the picture: 0.5,0,0.5,1 for its right half"
         )
@@ -124,7 +148,7 @@ class NamedPictures:
 
 
 def pictures_of(context: CommandContext, names: Iterable[str] | None) -> NamedPictures:
-    """Return the pictures of image ids and of files, which are read.
+    """Return the pictures of image ids and of files; files that are not indexed, or changed since, are read.
 
     Raises:
         NotFoundError: there is no such file.
@@ -134,9 +158,11 @@ def pictures_of(context: CommandContext, names: Iterable[str] | None) -> NamedPi
     for name in names or ():
         if is_id(name):
             pictures.ids.append(name.lower())
+        elif (image_id := context.locator.unchanged(file := picture_file(name))) is not None:
+            pictures.ids.append(image_id)  # it need not be read again, and is not among its own results
         else:
             most_mb = context.loaded.settings.serve.max_upload_mb if context.is_served else None
-            pictures.files.append(read_picture(picture_file(name), most_mb=most_mb))
+            pictures.files.append(read_picture(file, most_mb=most_mb))
     return pictures
 
 
@@ -157,6 +183,9 @@ def indexed(context: CommandContext, names: Iterable[str] | None) -> list[str]:
 
 def answer_of(context: CommandContext, request: SearchRequest, files: list[bytes]) -> SearchResponse:
     """Return the answer to a request with these uploaded pictures, if there are any."""
-    if not files:
-        return context.searcher.search(request)
-    return context.searcher.by_picture(files[0], request, more=files[1:])
+    from lodestone_cli.progress import shown_wait
+
+    with shown_wait(context, "searching"):
+        if not files:
+            return context.searcher.search(request)
+        return context.searcher.by_picture(files[0], request, more=files[1:])

@@ -1,16 +1,16 @@
-"""Parts that the commands of `lodestone eval` share: the evaluation's home, its index run, progress, the report's folder."""
+"""Parts that the commands of `lodestone eval` share: home, index run, progress, the report's folder, lists in options."""
 
 from __future__ import annotations
 
 import tempfile
-import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Annotated
 
-from lodestone_cli.command_context import CommandContext
-from lodestone_cli.options import Output
+import typer
+
+from lodestone_cli.command_context import CommandContext, printable
 
 if TYPE_CHECKING:
     from lodestone.evaluation.ask import QueryProgressCallback
@@ -18,7 +18,10 @@ if TYPE_CHECKING:
     from lodestone.indexing.progress import Progress
     from lodestone.indexing.run.report import IndexReport
 
-_LINE_SECONDS: Final = 5.0  # between lines of progress where there is no terminal
+EvaluationHomeOption = Annotated[
+    Path | None,
+    typer.Option("--home", help="Home of this evaluation, kept and used again; default: a temporary one.", show_default=False),
+]
 
 
 def index_here(runtime: Runtime, folder: Path, corpus: str, progress: Progress) -> IndexReport:
@@ -40,57 +43,78 @@ def evaluation_home(home: Path | None) -> Iterator[Path]:
 
 @contextmanager
 def shown_answers(context: CommandContext) -> Iterator[QueryProgressCallback]:
-    """Show progress while queries are asked: one bar for each configuration on a terminal, lines elsewhere."""
-    console = context.messages
-    if not console.is_terminal:
-        due = 0.0
+    """Show progress while queries are asked: one bar for each configuration."""
+    from lodestone_cli.progress import shown_counts
 
-        def line(stage: str, done: int, total: int) -> None:
-            nonlocal due
-            if context.output is Output.HUMAN and (done == total or time.monotonic() >= due):
-                due = time.monotonic() + _LINE_SECONDS
-                console.print(f"asking {stage} {done:,}/{total:,}", markup=False)
-
-        yield line
-        return
-    from rich.progress import (
-        BarColumn,
-        MofNCompleteColumn,
-        Progress,
-        TaskID,
-        TextColumn,
-        TimeElapsedColumn,
-        TimeRemainingColumn,
-    )
-
-    columns = (TextColumn("asking {task.description:<22}", markup=False), BarColumn(), MofNCompleteColumn())
-    bars = Progress(*columns, TimeElapsedColumn(), TimeRemainingColumn(), console=console, transient=True)
-    tasks: dict[str, TaskID] = {}
-
-    def bar(stage: str, done: int, total: int) -> None:
-        if stage not in tasks:
-            tasks[stage] = bars.add_task(stage, total=total)
-        bars.update(tasks[stage], completed=done)
-
-    with bars:
-        yield bar
+    with shown_counts(context) as count:
+        yield lambda stage, done, total: count(f"asking {stage}", done, total)
 
 
-def check_report(folder: Path | None, *, plots: bool) -> None:
-    """Check before a long run that its report can be written and drawn."""
+def report_folder(folder: Path | None, *, plots: bool = False) -> Path | None:
+    """Return the folder of a report, made before a long run; None for None.
+
+    Raises:
+        InvalidRequestError: it cannot be made, or `plots` have no folder.
+        ConfigurationError: matplotlib, which draws plots, is not installed.
+    """
     from lodestone.errors import InvalidRequestError
 
     if folder is None:
         if plots:
             raise InvalidRequestError("--plots says what to draw, not where", hint="add --report FOLDER")
-        return
+        return None
     if plots:
         from lodestone.evaluation.plots import require_matplotlib
 
         require_matplotlib()
+    folder = folder.expanduser()
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise InvalidRequestError(
             f"cannot write into {str(folder)!r}: {error.strerror}", hint="give another folder to --report"
+        ) from error
+    return folder
+
+
+def note_skipped(context: CommandContext, skipped: Mapping[str, int]) -> None:
+    """Print what a benchmark's reader left out, and how often."""
+    for what, count in skipped.items():
+        context.messages.print(printable(f"note: left out: {count:,} {what}"), markup=False)
+
+
+def names_in(text: str | None) -> tuple[str, ...]:
+    """Return the names of a comma-separated list; none for None."""
+    return tuple(name.strip() for name in (text or "").split(",") if name.strip())
+
+
+def numbers_in(text: str | None, option: str) -> tuple[float, ...] | None:
+    """Return the numbers of a comma-separated list; None for None.
+
+    Raises:
+        InvalidRequestError: one is no number.
+    """
+    from lodestone.errors import InvalidRequestError
+
+    if text is None:
+        return None
+    try:
+        return tuple(float(name) for name in names_in(text))
+    except ValueError as error:
+        raise InvalidRequestError(f"{option} {text!r} is no list of numbers", hint=f"for example {option} .2,.8") from error
+
+
+def integers_in(text: str, option: str) -> tuple[int, ...]:
+    """Return the whole numbers of a comma-separated list.
+
+    Raises:
+        InvalidRequestError: one is no whole number.
+    """
+    from lodestone.errors import InvalidRequestError
+
+    try:
+        return tuple(int(name) for name in names_in(text))
+    except ValueError as error:
+        raise InvalidRequestError(
+            f"{option} {text!r} is no list of whole numbers", hint=f"for example {option} 10,100"
         ) from error

@@ -42,7 +42,7 @@ def print_explanation(console: Console, explanation: QueryExplanation, paths: Ma
     console.print(title.append(f"  {short(explanation.query_id)}", style="not bold dim"))
     for line in _how(explanation):
         console.print(printable(line), style="dim", markup=False)
-    for line in _decided(explanation):
+    for line in _decided(explanation, paths):
         console.print(printable(line), markup=False)
     if explanation.guides:
         _print_guides(console, explanation.guides, paths)
@@ -59,20 +59,26 @@ def verdict_of(gate: GateDecision) -> str:
     return gate.why if gate.why.startswith(gate.verdict) else f"{gate.verdict}: {gate.why}"
 
 
-def described(part: QueryPart) -> str:
-    """Return a part of a composed query in a line: its name and weight, and its words or picture."""
+def described(part: QueryPart, paths: Mapping[str, str]) -> str:
+    """Return a part of a composed query in a line: its name and weight, and its words, or the name of its picture's file."""
     if part.text is not None:
         content = part.text
     else:
-        content = "a picture" if part.image_id is None else f"picture {short(part.image_id)}"
+        content = "a picture that was sent" if part.image_id is None else named_picture(part.image_id, paths)
         content = content if part.region is None else f"a region of {content}"
     return f"{part.name} {part.weight:.2f}: {content}"
+
+
+def named_picture(image_id: str, paths: Mapping[str, str]) -> str:
+    """Return the name of a picture's file where it is known; else the beginning of its id."""
+    return Path(paths[image_id]).name if image_id in paths else short(image_id)
 
 
 def _how(explanation: QueryExplanation) -> Iterator[str]:
     plan = explanation.plan
     searched = [*plan.get("spaces", {}), *(one for one in ("captions", "tags") if plan.get(one))]
-    yield f"asked {local_time(explanation.created_at, seconds=True)}; {plan.get('fusion', '')} over {', '.join(searched)}"
+    how = "composed" if explanation.parts else plan.get("fusion", "")
+    yield f"asked {local_time(explanation.created_at, seconds=True)}; {how} over {', '.join(searched)}"
     if plan.get("generators"):
         rules = [name for name in ("gate", "outliers", "adaptive") if plan.get(name)]
         budget = "" if plan.get("budget") is None else f", budget {plan['budget']:g}"
@@ -82,11 +88,11 @@ def _how(explanation: QueryExplanation) -> Iterator[str]:
         )
 
 
-def _decided(explanation: QueryExplanation) -> Iterator[str]:
+def _decided(explanation: QueryExplanation, paths: Mapping[str, str]) -> Iterator[str]:
     if explanation.corrected_query is not None:
         yield f"corrected from: {explanation.request.get('query', '')}"
     for part in explanation.parts:
-        yield f"part {described(part)}"
+        yield f"part {described(part, paths)}"
     if explanation.gate is not None:
         yield f"gate: {verdict_of(explanation.gate)}"
     if explanation.confidence is not None:
@@ -118,14 +124,15 @@ def _print_guides(console: Console, guides: list[GuideInfo], paths: Mapping[str,
 
 
 def _origin(provenance: Mapping[str, Any], paths: Mapping[str, str]) -> str:
-    """Return where a guide comes from: a picture of the collection with its caption or tags, or words."""
+    """Return where a guide comes from: a picture of the collection with its caption or tags, words, or an edited part."""
     image_id = str(provenance.get("image_id", ""))
-    picture = Path(paths[image_id]).name if image_id in paths else short(image_id)
+    picture = named_picture(image_id, paths)
     if "tag_score" in provenance:
         return f"{picture}, by its tags ({provenance['tag_score']:.2f})"
     if "caption" in provenance:
         return f"{picture}: {provenance['caption']}"
-    return str(provenance.get("from_prompt") or provenance.get("prompt") or "")
+    words = str(provenance.get("from_prompt") or provenance.get("prompt") or "")
+    return f"{provenance['part']}, edited by: {words}" if "edited_from" in provenance else words
 
 
 def _print_hits(console: Console, hits: list[ExplainedHit], paths: Mapping[str, str]) -> None:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Final
 from unicodedata import category
 
 _BIDI_CONTROLS: Final = frozenset("\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069")  # could reorder what follows
 _SHORT: Final = {"\n": r"\n", "\t": r"\t", "\r": r"\r", "\\": r"\\", "'": r"\'"}
+_RAW_IN_JSON: Final = re.compile(r"[\x7f-\x9f\u202a-\u202e\u2066-\u2069]")  # what `json` does not escape of the hidden ones
 _SURROGATES: Final = "Cs"  # bytes of a name that are no UTF-8, as Python reads names
 
 
@@ -24,6 +26,11 @@ def shown_name(path: str) -> str:
     if not any(is_hidden(c) or category(c) == _SURROGATES for c in path):
         return path
     return f"$'{''.join(_escaped(c) for c in path)}'"
+
+
+def inert_json(document: str) -> str:
+    """Return a JSON document that means the same, and holds nothing that does something to a terminal."""
+    return _RAW_IN_JSON.sub(lambda found: f"\\u{ord(found[0]):04x}", document)
 
 
 def _escaped(character: str) -> str:

@@ -130,12 +130,12 @@ class HomeClient(LocalClient):
         there = request.model_copy(update={"path": path})
         return service.relocate_directory(directory_id, there, idempotency_key=idempotency_key)
 
-    def index_directory(self, directory_id: str, *, idempotency_key: str | None = None) -> JobInfo:
+    def index_directory(self, directory_id: str, *, retry_failed: bool = False, idempotency_key: str | None = None) -> JobInfo:
         """Have the service bring a directory up to date; ServiceUnavailableError without one."""
         service = self._find_service()
         if service is None:
-            return super().index_directory(directory_id, idempotency_key=idempotency_key)
-        return service.index_directory(directory_id, idempotency_key=idempotency_key)
+            return super().index_directory(directory_id, retry_failed=retry_failed, idempotency_key=idempotency_key)
+        return service.index_directory(directory_id, retry_failed=retry_failed, idempotency_key=idempotency_key)
 
     def remove_directory(self, directory_id: str, *, idempotency_key: str | None = None) -> None:
         """Forget a directory, in the service or here."""

@@ -12,7 +12,7 @@ from lodestone_cli.naming import is_id
 
 if TYPE_CHECKING:
     from lodestone.catalog.catalog import Catalog
-    from lodestone.catalog.records import Run
+    from lodestone.catalog.records import ImageRecord, Run
     from lodestone_cli.folders import FolderFilters
     from lodestone_schemas.api import QueryExplanation
 
@@ -58,19 +58,34 @@ class HomeLocator:
 
     def pictures(self, name: str) -> list[str]:
         """Return the ids of the picture that `name` means; see `Locator.pictures`."""
-        from lodestone.sources.uris import uri_of
-
         if is_id(name) and name.lower() in self._catalog.images([name.lower()]):
             return [name.lower()]
-        file = Path(os.path.abspath(Path(name).expanduser()))  # noqa: PTH100 - not resolve(): a linked root keeps its name
-        image_ids = []
-        for root in self._catalog.roots(None):
-            if file.is_relative_to(root.path) and file != Path(root.path):
-                by_uri = self._catalog.images_by_uri(root.root_id, [uri_of(file.relative_to(root.path))])
-                image_ids += [image.image_id for image in by_uri.values() if image.state != "gone"]
+        image_ids = [image.image_id for image in self._records(Path(name)) if image.state != "gone"]
         if not image_ids:
             raise NotFoundError(f"no picture {name!r} is indexed", hint="give its file as lodestone search shows it, or its id")
         return image_ids
+
+    def unchanged(self, file: Path) -> str | None:
+        """Return the id of the picture that was indexed from this file, if it can be found and the file is as it was."""
+        facts = file.expanduser().stat()
+        as_it_was = (
+            image.image_id
+            for image in self._records(file)
+            if image.state == "active" and (image.size, image.mtime_ns) == (facts.st_size, facts.st_mtime_ns)
+        )
+        return next(as_it_was, None)
+
+    def _records(self, name: Path) -> list[ImageRecord]:
+        """Return the catalog's records of a file: one for each directory that it was indexed in."""
+        from lodestone.sources.uris import uri_of
+
+        file = Path(os.path.abspath(name.expanduser()))  # noqa: PTH100 - not resolve(): a linked root keeps its name
+        return [
+            image
+            for root in self._catalog.roots(None)
+            if file.is_relative_to(root.path) and file != Path(root.path)
+            for image in self._catalog.images_by_uri(root.root_id, [uri_of(file.relative_to(root.path))]).values()
+        ]
 
     def answer(self, explanation: QueryExplanation) -> list[str]:
         """Return the image ids of the whole ranking, of which the recorded page may show a part."""
@@ -83,6 +98,12 @@ class HomeLocator:
         from lodestone_cli.folders import place_of
 
         return place_of(path, self._catalog, corpora=corpora, roots=roots)
+
+    def folders_named(self, name: str) -> list[str]:
+        """Return the folders inside the roots whose own names hold `name`; none of a catalog on a server."""
+        from lodestone.catalog.places import folders_named
+
+        return [] if self._file is None else folders_named(self._file, name)
 
     def directory(self, named: str, corpus: str | None) -> str:
         """Return the id of the directory with this path, name, corpus/name or id; see `Locator.directory`."""

@@ -7,6 +7,7 @@ service only ids and names are known (`RemoteLocator`).
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
 from lodestone.errors import InvalidRequestError, LodestoneError, NotFoundError, UnknownNameError
@@ -34,11 +35,17 @@ class Locator(Protocol):
             NotFoundError: `name` is neither.
         """
 
+    def unchanged(self, file: Path) -> str | None:
+        """Return the id of the picture that was indexed from this file, if the file is still as it was; else None."""
+
     def answer(self, explanation: QueryExplanation) -> list[str]:
         """Return the image ids of a recorded answer, best first."""
 
     def folder(self, path: str, *, corpora: Sequence[str], roots: Sequence[str]) -> FolderFilters:
         """Return the filters that `--path` means; see `folders.place_of`."""
+
+    def folders_named(self, name: str) -> list[str]:
+        """Return the folders inside the roots whose own names hold `name`, where they are known."""
 
     def directory(self, named: str, corpus: str | None) -> str:
         """Return the id of the directory with this path, name, corpus/name or id.
@@ -90,6 +97,10 @@ class RemoteLocator:
             return [name.lower()]
         raise NotFoundError(f"{name!r} is no image id", hint="a service elsewhere knows pictures by their ids: -o json")
 
+    def unchanged(self, file: Path) -> str | None:  # noqa: ARG002 - no file of this machine
+        """Return None, because the service never reveals which files it knows."""
+        return None
+
     def answer(self, explanation: QueryExplanation) -> list[str]:
         """Return the image ids of the recorded page, best first."""
         return [hit.image_id for hit in explanation.hits]
@@ -99,6 +110,10 @@ class RemoteLocator:
         from lodestone_cli.folders import FolderFilters
 
         return FolderFilters(list(corpora), list(roots), path)
+
+    def folders_named(self, name: str) -> list[str]:  # noqa: ARG002 - of no folder
+        """Return nothing, because the service lists no folders."""
+        return []
 
     def directory(self, named: str, corpus: str | None) -> str:
         """Return the id of the directory with this name, corpus/name or id; see `Locator.directory`."""

@@ -11,17 +11,21 @@ import json
 import os
 import sys
 import warnings
-from collections.abc import Sequence
-from typing import Annotated
+from collections.abc import Mapping, Sequence
+from typing import Annotated, Any
 
 import typer
 
 from lodestone import __version__
 from lodestone.errors import LodestoneError
+from lodestone_cli.command_context import printable
+from lodestone_cli.completion import COMPLETION
+from lodestone_cli.file_names import inert_json
 from lodestone_cli.options import SERVICE_URL, as_options
+from lodestone_cli.usage import command_of, usage_sentence
 
 # Name -> (module, function). Modules are imported when their command runs or its help is shown.
-_COMMANDS: dict[str, tuple[str, str]] = {
+COMMANDS: dict[str, tuple[str, str]] = {
     "index": ("lodestone_cli.commands.index", "index"),
     "watch": ("lodestone_cli.commands.watch", "watch"),
     "search": ("lodestone_cli.commands.search", "search"),
@@ -35,8 +39,9 @@ _COMMANDS: dict[str, tuple[str, str]] = {
     "verify": ("lodestone_cli.commands.verify", "verify"),
     "plan": ("lodestone_cli.commands.plan", "plan"),
     "demo": ("lodestone_cli.commands.demo", "demo"),
+    "completion": ("lodestone_cli.commands.completion", "completion"),
 }
-_GROUPS: dict[str, tuple[str, str]] = {
+GROUPS: dict[str, tuple[str, str]] = {
     "serve": ("lodestone_cli.commands.serve", "app"),
     "runs": ("lodestone_cli.commands.runs", "app"),
     "corpus": ("lodestone_cli.commands.corpus", "app"),
@@ -55,8 +60,27 @@ _GROUPS: dict[str, tuple[str, str]] = {
     "keys": ("lodestone_cli.commands.keys", "app"),
 }
 
+# Heading of the help -> its commands; the help lists them in the order of the tables above.
+HEADINGS: dict[str, tuple[str, ...]] = {
+    "Find pictures": ("index", "search", "similar", "refine", "feedback", "explain", "replay", "demo"),
+    "Look after collections": (
+        "status",
+        "doctor",
+        "watch",
+        "corpus",
+        "directory",
+        "runs",
+        "tags",
+        "duplicates",
+        "backup",
+        "verify",
+    ),
+    "Serve and set up": ("serve", "keys", "models", "generator", "config", "completion", "plan", "catalog", "embeddings"),
+    "Learn and measure": ("train", "trust", "eval"),
+}
+_HEADING_OF = {name: heading for heading, names in HEADINGS.items() for name in names}
+
 _INTERRUPTED = 130
-_COMPLETION = "_LODESTONE_COMPLETE"  # set by the shell's script, as Typer writes it
 
 app = typer.Typer(
     name="lodestone",
@@ -91,22 +115,23 @@ def _root(
 
 def _load_commands(words: Sequence[str] = ()) -> None:
     """Import the command that is among `words`; all commands where none is, for the help and for hints at a mistyped one."""
-    named = next((word for word in words if word in _COMMANDS or word in _GROUPS), None)
-    for name, (module, function) in _COMMANDS.items():
+    named = next((word for word in words if word in COMMANDS or word in GROUPS), None)
+    for name, (module, function) in COMMANDS.items():
         if named in {None, name}:
-            app.command(name)(getattr(importlib.import_module(module), function))
-    for name, (module, attribute) in _GROUPS.items():
+            app.command(name, rich_help_panel=_HEADING_OF.get(name))(getattr(importlib.import_module(module), function))
+    for name, (module, attribute) in GROUPS.items():
         if named in {None, name}:
-            app.add_typer(getattr(importlib.import_module(module), attribute), name=name)
+            found = getattr(importlib.import_module(module), attribute)
+            app.add_typer(found, name=name, rich_help_panel=_HEADING_OF.get(name))
 
 
 def _load_for_completion(line: str) -> None:
     """Import what a shell needs to complete a command line: the command that it names, or the names of all commands alone."""
     words = line.split()[1:]
-    if any(word in _COMMANDS or word in _GROUPS for word in words):
+    if any(word in COMMANDS or word in GROUPS for word in words):
         _load_commands(words)
         return
-    for name in (*_COMMANDS, *_GROUPS):
+    for name in (*COMMANDS, *GROUPS):
         app.command(name)(lambda: None)
 
 
@@ -116,7 +141,7 @@ def main() -> None:
         sys.stdout.reconfigure(errors="replace")  # a terminal that cannot show a name still shows the rest
     # Pillow warns of every blemish in a picture's metadata; what costs a picture becomes a failure row anyway.
     warnings.filterwarnings("ignore", category=UserWarning, module=r"PIL\.")
-    if _COMPLETION in os.environ:
+    if COMPLETION in os.environ:
         line = os.environ.get("COMP_WORDS") or os.environ.get("_TYPER_COMPLETE_ARGS", "")  # by bash; by the other shells
         _load_for_completion(line)
     else:
@@ -133,9 +158,9 @@ def run(arguments: list[str]) -> int:
         _report(error, arguments)
         return error.exit_code
     except typer.TyperException as error:  # an unknown option, a missing argument
-        context = getattr(error, "ctx", None)  # that of the command whose usage is wrong
-        command = "lodestone" if context is None else context.command_path
-        sys.stderr.write(f"error [usage]: {error.format_message()}\n  hint: {command} --help\n")
+        if sentence := usage_sentence(error):
+            command = command_of(error, arguments, [*COMMANDS, *GROUPS])
+            _write_error(arguments, {"code": "usage", "detail": sentence, "hint": f"{command} --help"})
         return 2
     except (KeyboardInterrupt, typer.Abort):
         return _interrupted()
@@ -156,10 +181,19 @@ def _interrupted() -> int:
 
 
 def _report(error: LodestoneError, arguments: list[str]) -> None:
+    problem = {"code": error.code, "detail": as_options(error.message), "hint": as_options(error.hint), **error.details}
+    _write_error(arguments, problem)
+
+
+def _write_error(arguments: list[str], problem: Mapping[str, Any]) -> None:
     if any(a in {"json", "--output=json", "-ojson"} for a in arguments):
-        problem = {"code": error.code, "detail": as_options(error.message), "hint": as_options(error.hint), **error.details}
-        sys.stderr.write(json.dumps({"error": problem}, ensure_ascii=False, default=str) + "\n")
+        sys.stderr.write(inert_json(json.dumps({"error": problem}, ensure_ascii=False, default=str)) + "\n")
         return
-    sys.stderr.write(f"error [{error.code}]: {as_options(error.message)}\n")
-    if error.hint:
-        sys.stderr.write(f"  hint: {as_options(error.hint)}\n")
+    # A service elsewhere may have worded the problem: what a terminal would obey is not shown.
+    sys.stderr.write(f"error [{problem['code']}]: {_printable_lines(problem['detail'])}\n")
+    if problem["hint"]:
+        sys.stderr.write(f"  hint: {_printable_lines(problem['hint'])}\n")
+
+
+def _printable_lines(text: str) -> str:
+    return "\n".join(printable(line) for line in text.splitlines())

@@ -10,6 +10,8 @@ from typing import Annotated, Final
 
 import typer
 
+from lodestone_cli.completion import complete_corpora, complete_profiles, complete_roots
+
 
 class Output(StrEnum):
     """Form of results on standard output; messages and progress go to standard error."""
@@ -24,6 +26,17 @@ class ResultFormat(StrEnum):
 
     LIST = "list"
     PATHS = "paths"
+
+
+class Pictures(StrEnum):
+    """Way to show pictures in a terminal: by one of its graphics protocols, by half blocks of text, or not."""
+
+    AUTO = "auto"
+    KITTY = "kitty"
+    SIXEL = "sixel"
+    ITERM2 = "iterm2"
+    BLOCKS = "blocks"
+    NONE = "none"
 
 
 SERVICE_URL: Final[ContextVar[str | None]] = ContextVar("SERVICE_URL", default=None)
@@ -43,20 +56,37 @@ _FIELDS: Final = {
 _FIELD: Final = re.compile(rf"(?<![\w.\"'`-])({'|'.join(map(re.escape, _FIELDS))})(?![\w.\"'`=-])")
 
 
+_KEY_HEADERS: Final = "Authorization: Bearer …, or X-API-Key: …"
+_KEY_VARIABLE: Final = "set LODESTONE_API_KEY to a key of that service; whoever runs it makes one: lodestone keys create"
+
+
 def as_options(text: str) -> str:
-    """Return a message with the command's options in place of the fields that the API calls them by."""
-    return _FIELD.sub(lambda match: _FIELDS[match[1]], text)
+    """Return a message with the command's options and variables in place of the fields and headers of the API."""
+    return _FIELD.sub(lambda match: _FIELDS[match[1]], text.replace(_KEY_HEADERS, _KEY_VARIABLE))
 
 
 HomeOption = Annotated[
     Path | None, typer.Option("--home", help="Folder with all state of one collection (LODESTONE_HOME).", show_default=False)
 ]
 ProfileOption = Annotated[
-    str | None, typer.Option("--profile", help="Set of models, spaces and generators (LODESTONE_PROFILE).", show_default=False)
+    str | None,
+    typer.Option(
+        "--profile",
+        help="Set of models, spaces and generators (LODESTONE_PROFILE).",
+        show_default=False,
+        autocompletion=complete_profiles,
+    ),
 ]
 OutputOption = Annotated[Output, typer.Option("--output", "-o", help="Form of the result.")]
 CorpusFilterOption = Annotated[
-    list[str] | None, typer.Option("--corpus", "-c", help="Only this corpus; may be given several times.", show_default=False)
+    list[str] | None,
+    typer.Option(
+        "--corpus",
+        "-c",
+        help="Only this corpus; may be given several times.",
+        show_default=False,
+        autocompletion=complete_corpora,
+    ),
 ]
 LimitOption = Annotated[int, typer.Option("--limit", "-n", min=1, max=200, help="Pictures to show.")]
 OffsetOption = Annotated[int, typer.Option("--offset", min=0, max=1000, help="Pictures to skip.")]
@@ -69,7 +99,10 @@ PathPrefixOption = Annotated[
     ),
 ]
 RootFilterOption = Annotated[
-    list[str] | None, typer.Option("--root", help="Only this root; may be given several times.", show_default=False)
+    list[str] | None,
+    typer.Option(
+        "--root", help="Only this root; may be given several times.", show_default=False, autocompletion=complete_roots
+    ),
 ]
 DateFromOption = Annotated[
     str | None, typer.Option("--from", help="Taken at or after this date (2024-07-01).", show_default=False)
@@ -94,7 +127,12 @@ NulOption = Annotated[
     bool, typer.Option("--print0", "-0", help="Print paths, each ended by a NUL character (xargs -0).", rich_help_panel=_FILES)
 ]
 OpenOption = Annotated[
-    bool, typer.Option("--open", help="Open the first three in the system's viewer.", rich_help_panel=_FILES)
+    bool,
+    typer.Option(
+        "--open",
+        help="Open the running service's page at this query, or the first three in the viewer.",
+        rich_help_panel=_FILES,
+    ),
 ]
 CopyToOption = Annotated[
     Path | None,
@@ -103,6 +141,21 @@ CopyToOption = Annotated[
 LinkToOption = Annotated[
     Path | None,
     typer.Option("--link-to", help="Link them into this folder.", rich_help_panel=_FILES, show_default=False),
+]
+PicturesOption = Annotated[
+    Pictures | None,
+    typer.Option(
+        "--pictures",
+        help="How a terminal shows them; default: as it can (LODESTONE_PICTURES).",
+        rich_help_panel=_FILES,
+        show_default=False,
+    ),
+]
+ColumnsOption = Annotated[
+    int | None,
+    typer.Option(
+        "--columns", min=1, max=50, help="Pictures in a row; default: as fit.", rich_help_panel=_FILES, show_default=False
+    ),
 ]
 MinScoreOption = Annotated[
     float | None,

@@ -128,6 +128,7 @@ def _sections(planned: Planned) -> list[tuple[str, list[tuple[str, str]]]]:
         ("  vectors", size_text(store.vectors_ram_gb)),
         ("  graphs", size_text(store.graph_ram_gb)),
         ("  ids and fields", size_text(store.other_ram_gb)),
+        *([("  of it fused", f"{size_text(made.fused.ram_gb)} of {', '.join(workload.fused)}")] if workload.fused else []),
         ("disk to buy", f"[bold]{size_text(store.disk_to_buy_gb)}[/] ({size_text(store.disk_gb)} filled)"),
         ("settings", _settings(planned)),
     ]

@@ -1,12 +1,19 @@
-"""Progress of long commands: one bar for each stage, with pictures a second, time left and failures."""
+"""Progress of long commands, in one style for all: a bar for each stage, with units a second, time left and failures.
+
+`shown_progress` is for work that reports events, `shown_counts` for work that counts, and `shown_wait` for work that says
+nothing. Standard output is never written to, and Ctrl-C leaves the terminal as it was.
+"""
 
 from __future__ import annotations
 
+import logging
 import sys
+import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, Any, TextIO
 
 from lodestone_cli.options import Output
@@ -34,6 +41,7 @@ _TITLES = {
 }
 LIMITS = {"fetch": "reading", "decode": "decoding", "embed": "the models", "write": "writing", "load": "the vector store"}
 _CAPTIONS = "captions"  # details of events that are about captions begin so
+_COMPACTING = "compacting "  # details of the compaction of a corpus
 _CAPTION_TITLES = {
     "embed": "reading captions",
     "load": "loading captions",
@@ -42,29 +50,126 @@ _CAPTION_TITLES = {
 }
 _LINE_SECONDS = 5.0
 _BESIDE_THE_BAR = 96  # columns of the longest title, counts, rate, time left, limit, failures and elapsed
+_BESIDE_A_COUNT = 60  # the same, where nothing is limited by a stage and no picture fails
 _SHORTEST_BAR, _LONGEST_BAR = 6, 40
+_EVENTS_A_SECOND = 20  # of counts; the eye needs no more
+_WAIT_SECONDS = 1.0
+
+Counts = Callable[[str, int, int], None]
+"""Function that is told what is being done, how many units of it are done, and how many there are; 0 for an unknown number."""
 
 
 @contextmanager
 def shown_progress(context: CommandContext) -> Iterator[Progress]:
     """Show bars on a terminal, lines every few seconds elsewhere, and nothing for machine-readable output elsewhere."""
+    with _drawn(context, beside=_BESIDE_THE_BAR) as drawing:
+        yield drawing
+
+
+@contextmanager
+def shown_counts(context: CommandContext) -> Iterator[Counts]:
+    """Show progress of work that counts its units, as `shown_progress` shows stages: a bar for each thing that is done."""
+    from lodestone.indexing.progress import Meter, RunStage
+
+    meters: dict[str, Meter] = {}
+    due = 0.0
+    with _drawn(context, beside=_BESIDE_A_COUNT) as drawing:
+
+        def count(title: str, done: int, total: int) -> None:
+            nonlocal due
+            now = time.monotonic()
+            if title not in meters:
+                meters[title] = Meter(partial(drawing.show, title, title), RunStage.ASK, total=total)
+            elif now < due and done != total:
+                return
+            due = now + 1 / _EVENTS_A_SECOND
+            meters[title].total = total
+            meters[title].add(done - meters[title].done)
+
+        yield count
+
+
+@contextmanager
+def shown_wait(context: CommandContext, title: str, *, after_s: float = _WAIT_SECONDS) -> Iterator[None]:
+    """Show on a terminal that work goes on which does not say how far it is, once it has taken `after_s` seconds."""
     console = context.messages
     if not console.is_terminal:
-        yield _silent if context.output is not Output.HUMAN else _Lines()
+        yield
         return
-    bars = _Bars(console)
+    waiting: list[_Bars] = []
+
+    def begin() -> None:
+        from lodestone.indexing.progress import ProgressEvent, RunStage
+
+        bars = _Bars(console, beside=_BESIDE_A_COUNT)
+        bars.show(title, title, ProgressEvent(RunStage.ASK))
+        waiting.append(bars)
+        bars.drawn.start()
+
+    timer = threading.Timer(after_s, begin)
+    timer.daemon = True
+    timer.start()
+    try:
+        yield
+    finally:
+        timer.cancel()
+        timer.join()
+        for bars in waiting:
+            bars.drawn.stop()
+
+
+@contextmanager
+def shown_conversions(context: CommandContext) -> Iterator[None]:
+    """Write a line for logs and pipes once models are converted, which takes long without a sign on the first run."""
+    if context.messages.is_terminal or context.output is not Output.HUMAN:
+        yield
+        return
+    log = logging.getLogger("lodestone.models.cache")
+    level, told = log.level, False
+
+    def tell(record: logging.LogRecord) -> bool:
+        nonlocal told
+        if record.levelno > logging.INFO:
+            return True
+        if not told:
+            context.messages.print("converting models, which is done once and can take minutes")
+        told = True
+        return False
+
+    log.addFilter(tell)
+    log.setLevel(logging.INFO)
+    try:
+        yield
+    finally:
+        log.setLevel(level)
+        log.removeFilter(tell)
+
+
+@contextmanager
+def _drawn(context: CommandContext, *, beside: int) -> Iterator[_Bars | _Lines | _Nothing]:
+    console = context.messages
+    if not console.is_terminal:
+        yield _Nothing() if context.output is not Output.HUMAN else _Lines()
+        return
+    bars = _Bars(console, beside=beside)
     with bars.drawn:
         yield bars
 
 
-def _silent(_: ProgressEvent) -> None:
-    return
+class _Nothing:
+    """Progress that nobody sees."""
+
+    def __call__(self, _: ProgressEvent) -> None:
+        return
+
+    def show(self, *_: object) -> None:
+        """Show nothing of a stage."""
 
 
 class _Bars:
     """Progress bars, one for each stage. A bar stays as it was when its stage ended."""
 
-    def __init__(self, console: Console) -> None:
+    def __init__(self, console: Console, *, beside: int = _BESIDE_THE_BAR) -> None:
         from rich.progress import BarColumn, Progress, ProgressColumn, Task, TextColumn, TimeElapsedColumn
         from rich.text import Text
 
@@ -74,9 +179,9 @@ class _Bars:
             def render(self, task: Task) -> Text:
                 return Text(_note_now(task.fields["event"], task.fields["reported_at"], over=task.stop_time is not None))
 
-        width = console.width - _BESIDE_THE_BAR
+        width = console.width - beside
         roomy = width >= _SHORTEST_BAR  # else the numbers alone
-        columns: list[ProgressColumn] = [TextColumn("{task.description}")]
+        columns: list[ProgressColumn] = [TextColumn("{task.description}", markup=False)]
         columns += [BarColumn(min(width, _LONGEST_BAR))] if roomy else []
         columns += [TextColumn("{task.fields[counted]}"), Note()]
         columns += [TimeElapsedColumn()] if roomy else []
@@ -85,19 +190,21 @@ class _Bars:
         self._stage = ""
 
     def __call__(self, event: ProgressEvent) -> None:
-        stage = event.stage.value
-        if stage != self._stage:
+        self.show(event.stage.value, _title(event), event)
+
+    def show(self, key: str, title: str, event: ProgressEvent) -> None:
+        """Show the state of the stage `key`; the stage before it is over."""
+        if key != self._stage:
             self._end()
-            self._stage = stage
-            if stage in self._tasks:  # the next collection
-                self.drawn.reset(self._tasks[stage])
-        if stage == "done":
+            self._stage = key
+            if key in self._tasks:  # the next collection
+                self.drawn.reset(self._tasks[key])
+        if event.stage.value == "done":
             return
         fields: dict[str, Any] = {"counted": _counted(event), "event": event, "reported_at": time.monotonic()}
-        if stage not in self._tasks:
-            self._tasks[stage] = self.drawn.add_task(_title(event), total=None, **fields)
-        task = self._tasks[stage]
-        self.drawn.update(task, description=_title(event), completed=event.done, total=event.total or None, **fields)
+        if key not in self._tasks:
+            self._tasks[key] = self.drawn.add_task(title, total=None, **fields)
+        self.drawn.update(self._tasks[key], description=title, completed=event.done, total=event.total or None, **fields)
 
     def _end(self) -> None:
         if self._stage in self._tasks:
@@ -120,13 +227,16 @@ class _Lines:
         self._next = 0.0
 
     def __call__(self, event: ProgressEvent) -> None:
+        self.show(event.stage.value, _title(event), event)
+
+    def show(self, key: str, title: str, event: ProgressEvent) -> None:
+        """Write a line about the stage `key` if one is due."""
         now = time.monotonic()
-        stage = event.stage.value
         finished = bool(event.total) and event.done >= event.total
-        if stage == self._stage and now < self._next and not finished:
+        if key == self._stage and now < self._next and not finished:
             return
-        self._stage, self._next = stage, now + _LINE_SECONDS
-        self._say(" ".join(part for part in (_title(event), _counted(event), _note(event)) if part))
+        self._stage, self._next = key, now + _LINE_SECONDS
+        self._say(" ".join(part for part in (title, _counted(event), _note(event)) if part))
 
     def _say(self, line: str) -> None:
         if self._out is None:
@@ -140,6 +250,8 @@ class _Lines:
 
 def _title(event: ProgressEvent) -> str:
     stage = event.stage.value
+    if event.detail.startswith(_COMPACTING):
+        return event.detail
     titles = _CAPTION_TITLES if event.detail.startswith(_CAPTIONS) and stage in _CAPTION_TITLES else _TITLES
     return titles.get(stage, stage)
 

@@ -4,21 +4,35 @@ from __future__ import annotations
 
 import errno
 import filecmp
+import inspect
 import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, fields, replace
+from functools import wraps
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import unquote
 
 from lodestone.errors import InvalidRequestError, LodestoneError, NotFoundError, OutOfSpaceError
 from lodestone_cli.command_context import printable
 from lodestone_cli.file_names import shown_name
 from lodestone_cli.naming import counted, first_few
-from lodestone_cli.options import Output, ResultFormat
+from lodestone_cli.options import (
+    ColumnsOption,
+    CopyToOption,
+    FormatOption,
+    LinkToOption,
+    MinScoreOption,
+    NulOption,
+    OpenOption,
+    Output,
+    PicturesOption,
+    ResultFormat,
+)
+from lodestone_cli.progress import shown_wait
 
 if TYPE_CHECKING:
     from lodestone_cli.command_context import CommandContext
@@ -32,23 +46,27 @@ _VIEWERS: Final = {"darwin": "open", "linux": "xdg-open"}
 
 @dataclass(frozen=True, slots=True)
 class ResultFiles:
-    """What a search does with the pictures that it found.
+    """What a search does with the pictures that it found. Each attribute is an option, in the order of the help.
 
     Attributes:
         form: How they are printed.
+        pictures: How a terminal shows them; None for the setting.
+        columns: Pictures in a row on a terminal; None for as many as fit.
         nul: Whether paths are printed, each ended by a NUL character instead of a line break.
-        opened: Whether the first ones are opened in the system's viewer.
+        opened: Whether the query is opened in the search page, or else the first pictures in the system's viewer.
         copy_to: Folder that they are copied to.
         link_to: Folder in which symbolic links to them are made.
         min_score: Lowest score of the pictures that count.
     """
 
-    form: ResultFormat = ResultFormat.LIST
-    nul: bool = False
-    opened: bool = False
-    copy_to: Path | None = None
-    link_to: Path | None = None
-    min_score: float | None = None
+    form: FormatOption = ResultFormat.LIST
+    pictures: PicturesOption = None
+    columns: ColumnsOption = None
+    nul: NulOption = False
+    opened: OpenOption = False
+    copy_to: CopyToOption = None
+    link_to: LinkToOption = None
+    min_score: MinScoreOption = None
 
     def checked(self, output: Output) -> ResultFiles:
         """Return this choice with paths as its form for `nul`.
@@ -74,20 +92,50 @@ class ResultFiles:
         least = self.min_score
         return response.model_copy(update={"hits": [hit for hit in response.hits if hit.score >= least]})
 
-    def apply(self, context: CommandContext, response: SearchResponse, paths: Mapping[str, str]) -> None:
+    def apply(
+        self, context: CommandContext, response: SearchResponse, paths: Mapping[str, str], *, page: str | None = None
+    ) -> None:
         """Open, copy or link the pictures of an answer that was printed; tell on standard error what was done.
 
+        Args:
+            context: The command.
+            response: One page of the answer.
+            paths: Path on this machine by image id.
+            page: Address of the search page at this query; None where no service runs, or its page cannot show the query.
+
         Raises:
-            NotFoundError: the files, or the viewer, are not on this machine.
+            NotFoundError: the files, the viewer or a browser are not on this machine.
             InvalidRequestError: the folder cannot be written.
             OutOfSpaceError: the disk is full.
         """
         if self.copy_to is not None:
-            _put(context, response.hits, paths, self.copy_to.expanduser(), link=False)
+            with shown_wait(context, "copying pictures"):
+                _put(context, response.hits, paths, self.copy_to.expanduser(), link=False)
         if self.link_to is not None:
             _put(context, response.hits, paths, self.link_to.expanduser(), link=True)
-        if self.opened and response.hits:
+        if self.opened and page is not None:
+            _open_page(context, page)
+        elif self.opened and response.hits:
             _open(context, [path for hit in response.hits if (path := paths.get(hit.image_id)) and Path(path).is_file()])
+
+
+def with_result_files(command: Callable[..., None]) -> Callable[..., None]:
+    """Return the command with the options of `ResultFiles` in place of its parameter `files`, for Typer."""
+
+    @wraps(command)
+    def with_files(**given: Any) -> None:  # noqa: ANN401 - options of any type
+        wanted = {option.name: given.pop(option.name) for option in fields(ResultFiles)}
+        command(**given, files=ResultFiles(**wanted))
+
+    signature = inspect.signature(command, eval_str=True)
+    chosen = inspect.signature(ResultFiles, eval_str=True).parameters.values()
+    options = [option.replace(kind=inspect.Parameter.KEYWORD_ONLY) for option in chosen]
+    parameters: list[inspect.Parameter] = []
+    for parameter in signature.parameters.values():
+        parameters += options if parameter.name == "files" else [parameter]
+    with_files.__signature__ = signature.replace(parameters=parameters)  # type: ignore[attr-defined]
+    with_files.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
+    return with_files
 
 
 def print_paths(context: CommandContext, response: SearchResponse, paths: Mapping[str, str], *, nul: bool) -> None:
@@ -123,6 +171,14 @@ def _no_paths() -> NotFoundError:
     )
 
 
+def _open_page(context: CommandContext, page: str) -> None:
+    import webbrowser
+
+    if not webbrowser.open(page):
+        raise NotFoundError("no browser is known to this system", hint=f"open {page} yourself")
+    context.messages.print(printable(f"opened {page}"), style="dim", markup=False)
+
+
 def _open(context: CommandContext, files: list[str]) -> None:
     if not files:
         raise NotFoundError("none of these pictures is a file of this machine", hint="--copy-to FOLDER fetches them")
@@ -145,8 +201,8 @@ def _open(context: CommandContext, files: list[str]) -> None:
             stderr=subprocess.DEVNULL,
             start_new_session=True,  # it stays open when the command has ended
         )
-    if len(files) > OPENED:
-        context.messages.print(f"opened the first {OPENED} of {len(files)}", style="dim")
+    which = f"the first {OPENED} of {len(files)}" if len(files) > OPENED else counted(len(first), "picture")
+    context.messages.print(f"opened {which} in the system's viewer", style="dim")
 
 
 def _put(context: CommandContext, hits: list[Hit], paths: Mapping[str, str], folder: Path, *, link: bool) -> None:

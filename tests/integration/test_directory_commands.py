@@ -125,7 +125,7 @@ def test_watching_without_a_service_follows_files_until_it_is_stopped(tmp_path: 
         write_photo(tmp_path / "pictures" / "more" / "new.jpg", seed=99)
         wait_until(lambda: images() == 3, seconds=200, every=0.5)
         process.send_signal(signal.SIGINT)
-        out, err = process.communicate(timeout=60)
+        out, err = process.communicate(timeout=240)
     finally:
         process.kill()
     assert process.returncode == 130, err

@@ -186,7 +186,7 @@ def test_an_interrupted_run_goes_on_without_looking_at_pictures_again(photos: Pa
             process.send_signal(signal.SIGINT)
             break
     said.append(process.stderr.read())
-    assert process.wait(60) == 130, "".join(said)
+    assert process.wait(180) == 130, "".join(said)
     assert said[-1].strip().endswith("interrupted")
     done = run_here(*arguments, "-o", "json", home=home)
     assert done.code == 0, done.err

@@ -9,7 +9,7 @@ import pytest
 from tests.support.cli import Finished, run_here
 from tests.support.home import settings_for
 from tests.support.homes import index, write_pictures
-from tests.support.photos import CAT, COFFEE, ROCKET, photo
+from tests.support.photos import CAT, COFFEE, ROCKET, photo, photo_path
 from tests.support.served import Served, served_here
 
 CUP = "a cup of coffee"
@@ -57,6 +57,22 @@ def explained(run, found: Finished) -> None:
     assert all(f"part {name} {weight:.2f}: " in shown for name, weight in parts(found).items())
 
 
+def test_phrases_of_change_are_understood_beside_a_picture_or_taken_as_they_are(run) -> None:
+    def said(found: Finished) -> list[tuple[str, str | None]]:
+        assert found.code == 0, found.err
+        return [(part["name"], part.get("text")) for part in found.json["parts"]]
+
+    first = run("search", "a cat", "--guides", "0", "-o", "json")
+    cat = first.json["hits"][0]["image_id"]
+    assert said(run("search", "change it to a dog", "--like", cat, "-o", "json")) == [("words", "a dog"), ("picture", None)]
+    literally = run("search", "change it to a dog", "--like", cat, "--no-phrases", "-o", "json")
+    assert said(literally) == [("words", "change it to a dog"), ("picture", None)]
+    refined = run("refine", "--with", "no people", "-o", "json")
+    assert said(refined) == [("words", "change it to a dog"), ("picture", None), ("without", "people")]
+    refined = run("refine", "--with", "no people", "--no-phrases", "-o", "json")
+    assert said(refined)[-1] == ("words2", "no people")
+
+
 def test_three_steps_of_refinement(run) -> None:
     first = run("search", "a cat", "--guides", "0", "-o", "json")
     assert first.code == 0, first.err
@@ -102,9 +118,18 @@ def test_a_search_takes_pictures_beside_words(run, tmp_path: Path) -> None:
         (("refine", "--like", "nowhere.jpg"), 3, "holds no picture 'nowhere.jpg'"),
         (("refine", "--with", "x", "--weight", "sound=1"), 2, "no part 'sound'"),
         (("refine", "--with", "x", "--weight", "words=-1"), 2, "the weight of 'words' is -1"),
+        (("refine", "--with", "x", "--weight", "words=nan"), 2, "is no part with a number"),
+        (("refine", "--with", "x", "--weight", "words=inf"), 2, "is no part with a number"),
+        (("refine", "--with", "x", "--region", "0,0,nan,1"), 2, "is no region"),
+        (("refine", "--with", "x", "--region", "0,0,1,1,x"), 2, "is no region"),
+        (("refine", "--with", "x", "--weight", "words=0", "--weight", "words2=0"), 2, "all weights are 0"),
+        (("refine", "--drop", "words"), 2, "the query is empty"),
+        (("refine", "--drop", "words", "--without", "dogs"), 2, "only what to avoid"),
         (("refine", "zzzz", "--with", "x"), 3, "zzzz"),
         (("search",), 2, "say what to look for"),
         (("search", "a", "--like", "nowhere.jpg"), 3, "no file"),
+        (("search", "a", "--like", __file__), 10, "not a picture"),
+        (("search", "a", "--like", photo_path(ROCKET), "--like", __file__), 10, "picture 2 of 2 that were sent: not a picture"),
         (("search", "a", "--unlike", "nowhere.jpg"), 3, "is no indexed picture"),
         (("search", "a", "--diversity", "2"), 2, "the diversity is 2"),
     ],

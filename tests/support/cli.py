@@ -15,6 +15,7 @@ from typing import Any
 from unittest.mock import patch
 
 from tests.support.models import MODELS
+from tests.support.patience import DEADLINE_MS
 
 from lodestone_cli import main
 
@@ -39,6 +40,7 @@ def environment(home: Path, **more: str) -> dict[str, str]:
         **kept,
         "LODESTONE_HOME": str(home),
         "LODESTONE_MODELS__CACHE": str(MODELS),
+        "LODESTONE_QUERY__DEADLINE_MS": str(DEADLINE_MS),
         "RAY_USAGE_STATS_ENABLED": "0",
         "HF_HUB_OFFLINE": "1",
         "COLUMNS": "160",

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from lodestone_cli.command_context import CommandContext, printable
+from lodestone_cli.completion import complete_settings
 from lodestone_cli.options import HomeOption, Output, OutputOption, ProfileOption
 
 if TYPE_CHECKING:
@@ -21,13 +22,33 @@ def _group() -> None:
 
 
 @app.command()
-def show(home: HomeOption = None, profile: ProfileOption = None, output: OutputOption = Output.HUMAN) -> None:
+def show(
+    beginning: Annotated[
+        str,
+        typer.Argument(
+            metavar="NAME",
+            help="A setting or a section: only those whose names begin so.",
+            show_default=False,
+            autocompletion=complete_settings,
+        ),
+    ] = "",
+    home: HomeOption = None,
+    profile: ProfileOption = None,
+    output: OutputOption = Output.HUMAN,
+) -> None:
     """Print every effective setting with its source. Secrets are masked."""
     from lodestone.config.settings import config_path, flatten
+    from lodestone.errors import NotFoundError
 
     with CommandContext(home=home, profile=profile, output=output) as context:
         values = flatten(context.loaded.settings.model_dump(mode="json"))
-        rows = {name: {"value": value, "source": context.loaded.sources.get(name, "default")} for name, value in values.items()}
+        rows = {
+            name: {"value": value, "source": context.loaded.sources.get(name, "default")}
+            for name, value in values.items()
+            if name.startswith(beginning)
+        }
+        if not rows:
+            raise NotFoundError(f"no setting's name begins with {beginning!r}", hint="lodestone config show")
 
         def human(console: Console) -> None:
             from rich.markup import escape
@@ -35,7 +56,7 @@ def show(home: HomeOption = None, profile: ProfileOption = None, output: OutputO
 
             table = Table(box=None, pad_edge=False)
             for title in ("setting", "value", "from"):
-                table.add_column(title, overflow="fold")
+                table.add_column(title, overflow="fold", no_wrap=title == "setting")
             for name, row in rows.items():
                 style = None if row["source"] == "default" else "bold"
                 value = "" if row["value"] is None else printable(str(row["value"]))

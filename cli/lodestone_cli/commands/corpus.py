@@ -7,8 +7,10 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from lodestone_cli.command_context import CommandContext, printable
+from lodestone_cli.completion import complete_corpora
 from lodestone_cli.naming import confirm
 from lodestone_cli.options import HomeOption, Output, OutputOption, ProfileOption
+from lodestone_cli.progress import shown_wait
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -31,7 +33,7 @@ def list_(home: HomeOption = None, profile: ProfileOption = None, output: Output
                 console.print("no corpus yet: lodestone index ~/Pictures")
             for corpus in corpora:
                 failures = f", {corpus.failures:,} failures" if corpus.failures else ""
-                console.print(f"[bold]{escape(corpus.name)}[/]  {corpus.images:,} pictures{failures}")
+                console.print(f"[bold]{escape(printable(corpus.name))}[/]  {corpus.images:,} pictures{failures}")
                 for root in corpus.roots:
                     console.print(printable(f"  {root.name}: {root.images:,}"), markup=False)
 
@@ -40,7 +42,7 @@ def list_(home: HomeOption = None, profile: ProfileOption = None, output: Output
 
 @app.command()
 def remove(
-    name: Annotated[str, typer.Argument(help="Name of the corpus.", show_default=False)],
+    name: Annotated[str, typer.Argument(help="Name of the corpus.", show_default=False, autocompletion=complete_corpora)],
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
     home: HomeOption = None,
     profile: ProfileOption = None,
@@ -52,7 +54,8 @@ def remove(
         images = _images(context.api, name)
         if not yes:
             confirm(f"Forget {images:,} pictures of {name!r}? Your files stay where they are.")
-        context.api.remove_corpus(name)
+        with shown_wait(context, f"forgetting {printable(name)}"):
+            context.api.remove_corpus(name)
 
         def human(console: Console) -> None:
             console.print(f"forgot {name} ({images:,} pictures); the files themselves were not touched", markup=False)

@@ -126,7 +126,7 @@ def _print(console: Console, report: DemoReport) -> None:
     console.print(f"All pictures that were found: {report.sheet}")
     console.print(f"Done in {report.seconds:.0f} s.\n\nFor your own pictures:")
     console.print('  .venv/bin/lodestone index ~/Pictures\n  .venv/bin/lodestone search "two people on a beach"')
-    console.print("  .venv/bin/lodestone serve            # the same over HTTP")
+    console.print("  .venv/bin/lodestone serve --open     # a search page in your browser")
 
 
 def _place(place: int | None) -> str:

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from datetime import datetime
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
 from lodestone_cli.background import index_here
 from lodestone_cli.command_context import CommandContext, printable
-from lodestone_cli.naming import confirm
+from lodestone_cli.completion import complete_corpora, complete_roots
+from lodestone_cli.naming import confirm, local_time
 from lodestone_cli.options import HomeOption, Output, OutputOption, ProfileOption
+from lodestone_cli.progress import shown_wait
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -21,16 +24,27 @@ if TYPE_CHECKING:
 app = typer.Typer(help="Folders that are indexed: add, remove, switch on and off, watch.", no_args_is_help=True)
 
 _RUNS: Final = 3  # last runs of its corpus that describe a directory
-NamedArgument = Annotated[str, typer.Argument(help="Its path, its name, or corpus/name.", show_default=False)]
+NamedArgument = Annotated[
+    str, typer.Argument(help="Its path, its name, or corpus/name.", show_default=False, autocompletion=complete_roots)
+]
 CorpusOption = Annotated[
-    str | None, typer.Option("--corpus", "-c", help="Of this corpus, where several have the name.", show_default=False)
+    str | None,
+    typer.Option(
+        "--corpus",
+        "-c",
+        help="Of this corpus, where several have the name.",
+        show_default=False,
+        autocompletion=complete_corpora,
+    ),
 ]
 
 
 @app.command()
 def add(
     path: Annotated[str, typer.Argument(help="Folder with pictures; it may be empty still.", show_default=False)],
-    corpus: Annotated[str, typer.Option("--corpus", "-c", help="Name that its pictures are indexed under.")] = "default",
+    corpus: Annotated[
+        str, typer.Option("--corpus", "-c", help="Name that its pictures are indexed under.", autocompletion=complete_corpora)
+    ] = "default",
     watch: Annotated[bool, typer.Option("--watch", help="Index it again whenever its files change.")] = False,
     index: Annotated[bool, typer.Option("--index/--no-index", help="Index it now.")] = True,
     home: HomeOption = None,
@@ -224,7 +238,8 @@ def remove(
         if not yes:
             question = f"Forget {facts['images']:,} pictures of {printable(facts['name'])!r}? Your files stay where they are."
             confirm(question)
-        context.api.remove_directory(facts["directory_id"])
+        with shown_wait(context, f"forgetting {printable(facts['name'])}"):
+            context.api.remove_directory(facts["directory_id"])
         removed = {"removed": facts["name"], "corpus": facts["corpus"], "path": facts.get("path"), "images": facts["images"]}
 
         def human(console: Console) -> None:
@@ -279,7 +294,7 @@ def _print(console: Console, directory: dict[str, Any]) -> None:
         f"  {directory['images']:,} pictures, {directory['waiting']:,} waiting, {directory['failed']:,} failed",
     ]
     if directory["scanned_at"]:
-        lines.append(f"  last looked through {directory['scanned_at']}")
+        lines.append(f"  last looked through {local_time(datetime.fromisoformat(directory['scanned_at']))}")
     lines += [
         f"  run {run['run_id'][:8]} {run['kind']}: {run['state']} {' '.join(run['error'].split())}"
         for run in directory.get("runs", ())

@@ -14,8 +14,9 @@ from typing import TYPE_CHECKING
 import typer
 
 from lodestone.errors import LodestoneError
-from lodestone_cli.command_context import CommandContext
+from lodestone_cli.command_context import CommandContext, printable
 from lodestone_cli.options import HomeOption, Output, OutputOption, ProfileOption
+from lodestone_cli.progress import shown_conversions, shown_wait
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -38,19 +39,20 @@ def doctor(home: HomeOption = None, profile: ProfileOption = None, output: Outpu
     """Look at packages, models, the home, the store and the service. Exit code 1 when something is wrong."""
     with CommandContext(home=home, profile=profile, output=output, purpose="lodestone doctor") as context:
         checks = [_python(), *(_package(name) for name in _PACKAGES)]
-        checks += [_try("home", lambda: _home(context)), _try("disk", lambda: _disk(context))]
-        checks += [_try("text encoder", lambda: _text_encoder(context)), _try("image models", lambda: _backbones(context))]
-        checks += [_try("catalog", lambda: _catalog(context)), _try("vector store", lambda: _store(context))]
-        checks += [_try("service", lambda: _service(context)), *_consistency(context)]
+        with shown_wait(context, "checking"), shown_conversions(context):
+            checks += [_try("home", lambda: _home(context)), _try("disk", lambda: _disk(context))]
+            checks += [_try("text encoder", lambda: _text_encoder(context)), _try("image models", lambda: _backbones(context))]
+            checks += [_try("catalog", lambda: _catalog(context)), _try("vector store", lambda: _store(context))]
+            checks += [_try("service", lambda: _service(context)), *_consistency(context)]
 
         def human(console: Console) -> None:
             from rich.markup import escape
 
             for check in checks:
                 mark = "[green]ok[/]   " if check.ok else "[red]wrong[/]"
-                console.print(f"{mark} {check.name:<14} {escape(check.finding)}")
+                console.print(f"{mark} {check.name:<14} {escape(printable(check.finding))}")
                 if check.hint:
-                    console.print(f"      {'':<14} [yellow]{escape(check.hint)}[/]")
+                    console.print(f"      {'':<14} [yellow]{escape(printable(check.hint))}[/]")
 
         context.emit([asdict(check) for check in checks], human)
     if not all(check.ok for check in checks):

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from dataclasses import asdict
 from enum import StrEnum
+from functools import partial
 from itertools import islice
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from lodestone_cli.command_context import CommandContext, printable
+from lodestone_cli.completion import complete_corpora
 from lodestone_cli.naming import corpora_of
 from lodestone_cli.options import HomeOption, Output, OutputOption, ProfileOption
 
@@ -19,7 +21,8 @@ if TYPE_CHECKING:
 app = typer.Typer(help="Pictures that are copies of each other.", no_args_is_help=True)
 
 _CorpusOption = Annotated[
-    str | None, typer.Option("--corpus", "-c", help="Only this corpus; default: all.", show_default=False)
+    str | None,
+    typer.Option("--corpus", "-c", help="Only this corpus; default: all.", show_default=False, autocompletion=complete_corpora),
 ]
 
 
@@ -48,25 +51,28 @@ def find(
     with CommandContext(home=home, profile=profile, output=output, purpose="lodestone duplicates find") as context:
         context.require_home()
         from lodestone.duplicates.find import find_duplicates, find_exact
+        from lodestone_cli.progress import shown_counts
 
         runtime = context.runtime
         catalog = runtime.catalog
         corpora = corpora_of(catalog, corpus)
-        reports = [
-            find_exact(catalog, one)
-            if exact
-            else find_duplicates(
-                catalog,
-                runtime.store,
-                runtime.home,
-                one,
-                space=space or runtime.profile.spaces[0],
-                thumbnails=runtime.thumbnails,
-                distance=distance,
-                restart=restart,
-            )
-            for one in corpora
-        ]
+        with shown_counts(context) as count:
+            reports = [
+                find_exact(catalog, one)
+                if exact
+                else find_duplicates(
+                    catalog,
+                    runtime.store,
+                    runtime.home,
+                    one,
+                    space=space or runtime.profile.spaces[0],
+                    thumbnails=runtime.thumbnails,
+                    distance=distance,
+                    restart=restart,
+                    report_progress=partial(count, f"comparing pictures of {printable(one.name)}"),
+                )
+                for one in corpora
+            ]
 
         def human(console: Console) -> None:
             if not reports:

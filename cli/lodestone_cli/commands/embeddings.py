@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from lodestone_cli.command_context import CommandContext, printable
+from lodestone_cli.completion import complete_corpora
 from lodestone_cli.naming import corpora_of, counted
 from lodestone_cli.options import HomeOption, Output, OutputOption, ProfileOption
 
@@ -20,7 +21,8 @@ if TYPE_CHECKING:
 app = typer.Typer(help="The Parquet files that hold what the models saw.", no_args_is_help=True)
 
 _CorpusOption = Annotated[
-    str | None, typer.Option("--corpus", "-c", help="Only this corpus; default: all.", show_default=False)
+    str | None,
+    typer.Option("--corpus", "-c", help="Only this corpus; default: all.", show_default=False, autocompletion=complete_corpora),
 ]
 
 
@@ -68,11 +70,13 @@ def compact(
     """Rewrite slices that hold rows of changed and vanished pictures, and join small ones. Searches are not affected."""
     with CommandContext(home=home, profile=profile, output=output, purpose="lodestone embeddings compact") as context:
         from lodestone.indexing.run.compact import compact_corpus
+        from lodestone_cli.progress import shown_progress
 
         context.require_home()
         runtime = context.runtime
         names = [corpus] if corpus else [known.name for known in corpora_of(runtime.catalog)]
-        reports = {name: compact_corpus(runtime, name, dry_run=dry_run) for name in names}
+        with shown_progress(context) as progress:
+            reports = {name: compact_corpus(runtime, name, dry_run=dry_run, progress=progress) for name in names}
 
         def human(console: Console) -> None:
             if not reports:
@@ -93,21 +97,19 @@ def verify(
 ) -> None:
     """Compare the files with what the catalog has of them. Damaged ones are made again by the next `lodestone index`."""
     with CommandContext(home=home, profile=profile, output=output, purpose="lodestone embeddings verify") as context:
-        from lodestone.embeddings.audit import damaged_parts
-        from lodestone.embeddings.thumbnail_upkeep import damaged_packs, forget_pack
+        from lodestone.embeddings.thumbnail_upkeep import forget_pack
+        from lodestone_cli.damaged_files import find_damaged
 
         context.require_home()
         runtime = context.runtime
         catalog = runtime.catalog
-        corpora = corpora_of(catalog, corpus)
+        damaged, packs = find_damaged(context, corpora_of(catalog, corpus), deep=deep)
         found = [
             {"corpus": one.name, "slice_id": receipt.slice_id, "part": receipt.part, "path": receipt.path, "what": what}
-            for one in corpora
-            for receipt, what in damaged_parts(catalog, runtime.embeddings, one.corpus_id, deep=deep)
+            for one, receipt, what in damaged
         ]
         for one in found:  # so that the next run finds them unfinished
             catalog.forget_receipts(one["slice_id"], [one["part"]])
-        packs = [pack for one in corpora for pack in damaged_packs(catalog, runtime.thumbnails, one.corpus_id, deep=deep)]
         for pack in packs:
             forget_pack(catalog, runtime.thumbnails.packs, pack)
 

@@ -10,7 +10,15 @@ import typer
 from lodestone.evaluation.datasets.registry import BENCHMARKS
 from lodestone_cli.command_context import CommandContext, printable
 from lodestone_cli.commands.eval_composed import app as composed_app
-from lodestone_cli.evaluating import check_report, evaluation_home, index_here, shown_answers
+from lodestone_cli.evaluating import (
+    EvaluationHomeOption,
+    evaluation_home,
+    index_here,
+    names_in,
+    note_skipped,
+    report_folder,
+    shown_answers,
+)
 from lodestone_cli.options import Output, OutputOption, ProfileOption
 
 if TYPE_CHECKING:
@@ -95,12 +103,7 @@ def _evaluate(
     ] = None,
     plots: Annotated[bool, typer.Option("--plots", help="Draw into the folder of --report too.")] = False,
     concurrency: Annotated[int, typer.Option("--concurrency", min=1, max=64, help="Queries at once.")] = 4,
-    home: Annotated[
-        Path | None,
-        typer.Option(
-            "--home", help="Home of this evaluation, kept and used again; default: a temporary one.", show_default=False
-        ),
-    ] = None,
+    home: EvaluationHomeOption = None,
     profile: ProfileOption = None,
     output: OutputOption = Output.HUMAN,
 ) -> None:
@@ -110,13 +113,12 @@ def _evaluate(
         from lodestone.evaluation.run import EvalOptions
         from lodestone.evaluation.selection import QuerySelection, select
 
-        report = report.expanduser() if report else None
-        check_report(report, plots=plots)
+        report = report_folder(report, plots=plots)
         selection = QuerySelection(limit=limit, sample=sample, captioned=captioned, seed=seed)
         options = EvalOptions(
             selection=selection,
-            run=_names(run),
-            ablate=_names(ablate),
+            run=names_in(run),
+            ablate=names_in(ablate),
             judged=judged,
             llm=_language_model(llm, llm_model, llm_key_env),
             concurrency=concurrency,
@@ -125,8 +127,7 @@ def _evaluate(
             temporary=home is None,
         )
         evalset = select(read_benchmark(name, data, split=split), selection)
-        for what, count in evalset.skipped.items():
-            context.messages.print(printable(f"note: left out: {count:,} {what}"), markup=False)
+        note_skipped(context, evalset.skipped)
         with evaluation_home(home) as folder:
             found = _run(context, evalset, options, folder)
         written = _write(found, report, plots=plots) if report is not None else []
@@ -191,10 +192,6 @@ def _language_model(url: str | None, model: str, key_env: str) -> LanguageModel 
     from lodestone.evaluation.baselines import LanguageModel
 
     return None if url is None else LanguageModel(url, model, key_env)
-
-
-def _names(text: str | None) -> tuple[str, ...]:
-    return tuple(name.strip() for name in (text or "").split(",") if name.strip())
 
 
 def _print(console: Console, report: EvalReport, written: list[Path]) -> None:

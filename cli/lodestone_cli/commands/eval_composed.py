@@ -12,8 +12,19 @@ import typer
 from lodestone.evaluation.composed.registry import COMPOSED_BENCHMARKS
 from lodestone_cli.command_context import CommandContext, printable
 from lodestone_cli.composed_tables import print_ann, print_composed
-from lodestone_cli.evaluating import check_report, evaluation_home, index_here, shown_answers
+from lodestone_cli.evaluating import (
+    EvaluationHomeOption,
+    evaluation_home,
+    index_here,
+    integers_in,
+    names_in,
+    note_skipped,
+    numbers_in,
+    report_folder,
+    shown_answers,
+)
 from lodestone_cli.options import Output, OutputOption, ProfileOption
+from lodestone_cli.progress import shown_counts, shown_wait
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -76,12 +87,7 @@ def _must(
         ),
     ] = None,
     report: ReportOption = None,
-    home: Annotated[
-        Path | None,
-        typer.Option(
-            "--home", help="Home of this evaluation, kept and used again; default: a temporary one.", show_default=False
-        ),
-    ] = None,
+    home: EvaluationHomeOption = None,
     profile: ProfileOption = None,
     output: OutputOption = Output.HUMAN,
 ) -> None:
@@ -92,13 +98,13 @@ def _must(
         from lodestone.evaluation.composed.registry import read_composed
         from lodestone.evaluation.composed.submission import check_submitted, write_submissions
 
-        options = MustOptions(_numbers(weights, "--weights"), _names(metrics), candidates, seed)
+        options = MustOptions(numbers_in(weights, "--weights"), names_in(metrics), candidates, seed)
         depth_of(options.metrics)  # checked before a long run
         if submission is not None:
             check_submitted(benchmark)
-        folder = _report_folder(report)
+        folder = report_folder(report)
         composed = read_composed(benchmark, data, split=split).sampled(sample, seed=seed)
-        _print_skipped(context, composed)
+        note_skipped(context, composed.skipped)
         reports: list[ComposedReport] = []
         written: list[Path] = []
         with _embedded(context, composed, home, texts=texts) as embedded, shown_answers(context) as report_progress:
@@ -176,16 +182,16 @@ def _ann(
 
         if plots and report is None:
             raise InvalidRequestError("--plots says what to draw, not where", hint="add --report FOLDER")
-        folder = _report_folder(report)
+        folder = report_folder(report)
         if plots:
             from lodestone.evaluation.plots import require_matplotlib
 
             require_matplotlib()
         options = AnnOptions(
-            weights=_numbers(weights, "--weights"),
-            ks=_integers(k, "--k"),
+            weights=numbers_in(weights, "--weights"),
+            ks=integers_in(k, "--k"),
             wanted=wanted,
-            efforts=tuple(sorted(_integers(candidates, "--candidates"))),
+            efforts=tuple(sorted(integers_in(candidates, "--candidates"))),
             sample=sample,
             seed=seed,
             hnsw=HnswSpec(m=edges, ef_construct=build),
@@ -199,13 +205,14 @@ def _ann(
         context.messages.print(
             f"{sets[0].objects:,} objects, {sets[0].queries:,} queries, {', '.join(sets[0].names)}", markup=False
         )
-        found = evaluate_vectors(
-            sets[0],
-            options,
-            open_store=_store_opener(context, store, opened),
-            other=sets[1] if transfer is not None else None,
-            report_progress=lambda step: context.messages.print(printable(f"measuring {step}"), markup=False),
-        )
+        with shown_counts(context) as count:
+            found = evaluate_vectors(
+                sets[0],
+                options,
+                open_store=_store_opener(context, store, opened),
+                other=sets[1] if transfer is not None else None,
+                report_progress=lambda step: count(printable(f"measuring {step}"), 0, 0),
+            )
         written = []
         if folder is not None:
             written.append(folder / "ann.json")
@@ -274,7 +281,8 @@ def _make_vectors(
         from lodestone.evaluation.composed.semi_synthetic import SemiSynthetic, write_semi_synthetic
 
         options = SemiSynthetic(objects, queries, dim, attributes, values, seed, base_from, queries_from)
-        paths = write_semi_synthetic(prefix, options)
+        with shown_wait(context, "making vectors"):
+            paths = write_semi_synthetic(prefix, options)
 
         def human(console: Console) -> None:
             for path in paths:
@@ -343,45 +351,3 @@ def _store_opener(context: CommandContext, kind: str, opened: ExitStack) -> Call
         )
 
     return open_empty
-
-
-def _report_folder(folder: Path | None) -> Path | None:
-    """Return the folder of the report, made before a long run.
-
-    Raises:
-        InvalidRequestError: it cannot be made.
-    """
-    folder = folder.expanduser() if folder else None
-    check_report(folder, plots=False)
-    return folder
-
-
-def _names(text: str | None) -> tuple[str, ...]:
-    return tuple(name.strip() for name in (text or "").split(",") if name.strip())
-
-
-def _numbers(text: str | None, option: str) -> tuple[float, ...] | None:
-    from lodestone.errors import InvalidRequestError
-
-    if text is None:
-        return None
-    try:
-        return tuple(float(name) for name in _names(text))
-    except ValueError as error:
-        raise InvalidRequestError(f"{option} {text!r} is no list of numbers", hint=f"for example {option} .2,.8") from error
-
-
-def _integers(text: str, option: str) -> tuple[int, ...]:
-    from lodestone.errors import InvalidRequestError
-
-    try:
-        return tuple(int(name) for name in _names(text))
-    except ValueError as error:
-        raise InvalidRequestError(
-            f"{option} {text!r} is no list of whole numbers", hint=f"for example {option} 10,100"
-        ) from error
-
-
-def _print_skipped(context: CommandContext, composed: ComposedSet) -> None:
-    for what, count in composed.skipped.items():
-        context.messages.print(printable(f"note: left out: {count:,} {what}"), markup=False)

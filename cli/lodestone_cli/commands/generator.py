@@ -12,6 +12,7 @@ import typer
 from lodestone.errors import ModelUnavailableError, StoreLockedError, UnknownNameError
 from lodestone_cli.command_context import CommandContext, printable
 from lodestone_cli.options import HomeOption, Output, OutputOption, ProfileOption
+from lodestone_cli.progress import shown_wait
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -68,7 +69,8 @@ def try_(
 
     words = None if words is None else normalise_query(words)
     with CommandContext(home=home, profile=profile, output=output, purpose="lodestone generator test") as context:
-        trial = asyncio.run(_tried(context, name, words))
+        with shown_wait(context, f"trying {printable(name)}"):
+            trial = asyncio.run(_tried(context, name, words))
         if trial.outcome in {"error", "timeout"}:
             hint = trial.hint or f"lodestone generator describe {name}"
             raise ModelUnavailableError(f"generator {name!r}: {trial.message}", hint=hint, trial=asdict(trial))

@@ -9,7 +9,9 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from lodestone.errors import InvalidRequestError
-from lodestone_cli.command_context import CommandContext
+from lodestone_cli.command_context import CommandContext, printable
+from lodestone_cli.completion import complete_corpora
+from lodestone_cli.naming import counted
 from lodestone_cli.options import HomeOption, LocalOption, Output, OutputOption, ProfileOption
 
 if TYPE_CHECKING:
@@ -28,7 +30,9 @@ def index(
             show_default=False,
         ),
     ] = None,
-    corpus: Annotated[str, typer.Option("--corpus", "-c", help="Name that these pictures are indexed under.")] = "default",
+    corpus: Annotated[
+        str, typer.Option("--corpus", "-c", help="Name that these pictures are indexed under.", autocompletion=complete_corpora)
+    ] = "default",
     captions: Annotated[
         Path | None, typer.Option("--captions", help="Table with the columns file and caption.", show_default=False)
     ] = None,
@@ -38,7 +42,9 @@ def index(
     executor: Annotated[
         str | None, typer.Option("--executor", help="auto, inline, processes or ray.", show_default=False)
     ] = None,
-    retry_failed: Annotated[bool, typer.Option("--retry-failed", help="Try files again that failed before.")] = False,
+    retry_failed: Annotated[
+        bool, typer.Option("--retry-failed", help="Try files again that failed before; without folders, all of the corpus.")
+    ] = False,
     resume: Annotated[
         bool, typer.Option("--resume", help="Finish what the corpus's last run, or the run named, left; find no files again.")
     ] = False,
@@ -86,11 +92,13 @@ def index(
         home=home, profile=profile, output=output, purpose="lodestone index", flags=flags, local=local
     ) as context:
         from lodestone_cli.progress import shown_progress
-        from lodestone_cli.stopping import stopped_by_signals
+        from lodestone_cli.stopping import resume_command, stopped_by_signals
         from lodestone_jobs.index import run_index
 
         context.require_store()
-        with stopped_by_signals(), shown_progress(context) as progress:
+        if retry_failed and not paths and not resume:
+            paths = _folders_of_failures(context, corpus)
+        with stopped_by_signals(resume_command(corpus, home)), shown_progress(context) as progress:
             report = run_index(
                 context.runtime,
                 () if resume else _named(paths or []),
@@ -104,6 +112,8 @@ def index(
 
         def human(console: Console) -> None:
             print_report(console, report)
+            if not failures_of(report) and (known := _known_failures(context, report.corpus)):
+                console.print(f"{counted(known, 'file')} could not be used before: lodestone status --failures", style="dim")
 
         context.emit(report.as_dict(), human)
         if not resume:
@@ -122,6 +132,28 @@ def _bounds(actors: str) -> int | tuple[int, int]:
             f"--actors {actors!r} is neither a number nor two numbers MIN:MAX", hint="e.g. --actors 4, or --actors 2:16"
         )
     return int(numbers[0]) if len(numbers) == 1 else (int(numbers[0]), int(numbers[1]))
+
+
+def _folders_of_failures(context: CommandContext, corpus: str) -> list[str]:
+    """Return the folders, buckets and tables of a corpus that have files which could not be used.
+
+    Raises:
+        UnknownNameError: there is no such corpus.
+        InvalidRequestError: every file could be used.
+    """
+    context.require_home()
+    catalog = context.runtime.catalog
+    corpus_id = catalog.corpus(corpus).corpus_id
+    failed = {failure.root_id for failure in catalog.failures(corpus_id=corpus_id)}
+    if not failed:
+        raise InvalidRequestError(f"no file of {corpus!r} is to be tried again", hint="lodestone status lists all corpora")
+    return [root.path for root in catalog.roots(corpus_id) if root.root_id in failed]
+
+
+def _known_failures(context: CommandContext, corpus: str) -> int:
+    """Return how many files of a corpus could not be used, in this run or before."""
+    catalog = context.runtime.catalog
+    return sum(1 for _ in catalog.failures(corpus_id=catalog.corpus(corpus).corpus_id))
 
 
 def _run_named(arguments: list[str]) -> str:
@@ -183,13 +215,18 @@ _CHANGES = {
 }
 
 
+def failures_of(report: IndexReport) -> int:
+    """Return how many files a run could not use, while looking for files and while embedding."""
+    return report.counts.get("failed", 0) + report.counts.get("failures", 0)
+
+
 def print_report(console: Console, report: IndexReport) -> None:
     """Print what a run did, for people."""
     from rich.markup import escape
 
-    from lodestone_cli.naming import counted
-
+    failed = failures_of(report)
     changes = ", ".join(f"{report.counts[key]:,} {words}" for key, words in _CHANGES.items() if report.counts.get(key))
+    changes += f"; {failed:,} could not be used" if changes and failed else ""
     if not changes and report.resumed:  # it looked for no files
         changes = f"{report.completed:,} of them since" if report.completed else "no picture was left to embed"
     console.print(
@@ -206,12 +243,12 @@ def print_report(console: Console, report: IndexReport) -> None:
         console.print(
             f"[yellow]{counted(report.deaths, 'worker')} died[/]; {counted(report.retries, 'slice')} tried again", style="dim"
         )
-    if failed := report.counts.get("failed", 0) + report.counts.get("failures", 0):  # embedding, and looking for files
+    if failed:
         console.print(f"[yellow]{counted(failed, 'file')} could not be used[/]: lodestone status --failures")
     for warning in report.warnings:
-        console.print(f"[yellow]note:[/] {escape(warning)}")
+        console.print(f"[yellow]note:[/] {escape(printable(warning))}")
     for problem in report.problems:
-        console.print(f"[red]left out \\[{problem.code}]:[/] {escape(problem.message)}")
+        console.print(f"[red]left out \\[{problem.code}]:[/] {escape(printable(problem.message))}")
 
 
 def _limit(report: IndexReport) -> str:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from lodestone.errors import InvalidRequestError
-from lodestone_cli.command_context import CommandContext
+from lodestone_cli.command_context import CommandContext, printable
 from lodestone_cli.options import HomeOption, LocalOption, Output, OutputOption, ProfileOption
 
 if TYPE_CHECKING:
@@ -157,10 +157,11 @@ def _print(console: Console, report: SwapReport) -> None:
         console.print(f"[yellow]{report.waiting:,} pictures are not in the other collection yet[/]")
     for uri, code in report.unreadable:
         console.print(
-            f"[yellow]could not be read:[/] {escape(uri)} ({code}); run lodestone index, then this again (or --leave-out)"
+            f"[yellow]could not be read:[/] {escape(printable(uri))} ({code}); "
+            "run lodestone index, then this again (or --leave-out)"
         )
     if said["error"]:
-        console.print(f"[red]stopped:[/] {escape(said['error'])}")
+        console.print(f"[red]stopped:[/] {escape(printable(said['error']))}")
     if said["shadow"] and said["state"] in {"shadow", "promoted"}:
         _print_shadow(console, said["shadow"])
     if hint := _NEXT.get(said["state"]):

@@ -9,9 +9,11 @@ import typer
 
 from lodestone.errors import InvalidRequestError, NotFoundError
 from lodestone_cli.command_context import CommandContext, printable
+from lodestone_cli.completion import complete_queries
 from lodestone_cli.file_names import path_fields
 from lodestone_cli.naming import checked, counted, first_few, local_time, short
 from lodestone_cli.options import HomeOption, LocalOption, Output, OutputOption, ProfileOption
+from lodestone_cli.progress import shown_wait
 from lodestone_cli.recorded import RecordedAnswer, load_recorded, picture_of, recorded_id
 
 if TYPE_CHECKING:
@@ -23,9 +25,12 @@ if TYPE_CHECKING:
 
 _RecordedOption = Annotated[
     str | None,
-    typer.Argument(help="Query id, or its beginning; the newest query by default.", show_default=False),
+    typer.Argument(
+        help="Query id, or its beginning; the newest query by default.", show_default=False, autocompletion=complete_queries
+    ),
 ]
 _JudgedHelp = "picture: its rank in the answer, its file or its id; may be given several times."
+_SHOWN = 1e-4  # the smallest change of a weight that four decimals show
 _MOVED = 5  # pictures that a replay names
 
 
@@ -53,6 +58,7 @@ def explain(
         explanation = context.api.explain(recorded_id(context.api, query_id))
         explanation = explanation.model_copy(update={"hits": explanation.hits[:limit]})
         shown = [str(guide.provenance["image_id"]) for guide in explanation.guides if "image_id" in guide.provenance]
+        shown += [part.image_id for part in explanation.parts if part.image_id is not None]
         paths = context.locator.paths([*(hit.image_id for hit in explanation.hits), *shown])
         value = explanation.model_dump(mode="json")
         _add_paths(value["hits"], paths)
@@ -76,7 +82,8 @@ def replay(
     ) as context:
         context.require_home()
         recorded = load_recorded(context, query_id)
-        result = context.api.replay(recorded.query_id, fresh=fresh)
+        with shown_wait(context, "asking again" if fresh else "replaying"):
+            result = context.api.replay(recorded.query_id, fresh=fresh)
         paths = context.locator.paths(result.moved[:_MOVED])
         context.emit(result.model_dump(mode="json"), lambda console: _print_replay(console, recorded, result, paths))
 
@@ -114,7 +121,8 @@ def feedback(
                 eta=eta,
             )
         )
-        result = context.api.feedback(request)
+        with shown_wait(context, "learning"):
+            result = context.api.feedback(request)
         judged = {*request.relevant, *request.irrelevant}
         context.emit(result.model_dump(mode="json"), lambda console: _print_feedback(console, recorded, result, judged))
 
@@ -200,6 +208,8 @@ def _print_feedback(console: Console, recorded: RecordedAnswer, result: Feedback
         for space, after in result.after.items():
             table.add_row(printable(space), f"{result.before.get(space, 1.0):.4f}", "->", f"{after:.4f}")
         console.print(table)
+        if all(abs(after - result.before.get(space, 1.0)) < _SHOWN / 2 for space, after in result.after.items()):
+            console.print("no weight changed: the spaces ranked these pictures alike", style="dim")
     elif len(unknown) == len(judged):
         console.print("nothing changed: this answer holds none of these pictures")
     else:

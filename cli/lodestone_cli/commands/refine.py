@@ -9,11 +9,13 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from lodestone.errors import InvalidRequestError, NotFoundError
+from lodestone_cli.answer_output import emit_answer
 from lodestone_cli.command_context import CommandContext
-from lodestone_cli.commands.search import emit_answer
+from lodestone_cli.completion import complete_pictures, complete_queries
 from lodestone_cli.composed import (
     DiversityOption,
     NamedPictures,
+    PhrasesOption,
     RegionOption,
     WeightOption,
     WithoutOption,
@@ -21,28 +23,22 @@ from lodestone_cli.composed import (
     given,
     pictures_of,
     region_of,
+    switch_of,
     weights_of,
 )
 from lodestone_cli.naming import checked
 from lodestone_cli.options import (
-    CopyToOption,
     ExplainOption,
-    FormatOption,
     HomeOption,
     LimitOption,
-    LinkToOption,
     LocalOption,
-    MinScoreOption,
-    NulOption,
     OffsetOption,
-    OpenOption,
     Output,
     OutputOption,
     ProfileOption,
-    ResultFormat,
 )
 from lodestone_cli.recorded import load_recorded, picture_of
-from lodestone_cli.result_files import ResultFiles
+from lodestone_cli.result_files import ResultFiles, with_result_files
 
 if TYPE_CHECKING:
     from lodestone_cli.recorded import RecordedAnswer
@@ -51,10 +47,15 @@ _LAST = "last"
 _NAMED = "its rank in the answer, its file or its id"
 
 
+@with_result_files
 def refine(
     query_id: Annotated[
         str | None,
-        typer.Argument(help="Query id, or its beginning; the newest query by default, or for `last`.", show_default=False),
+        typer.Argument(
+            help="Query id, or its beginning; the newest query by default, or for `last`.",
+            show_default=False,
+            autocompletion=complete_queries,
+        ),
     ] = None,
     words: Annotated[
         list[str] | None,
@@ -69,10 +70,18 @@ def refine(
     ] = None,
     like: Annotated[
         list[str] | None,
-        typer.Option("--like", help=f"More like this picture: {_NAMED}, or any file.", show_default=False),
+        typer.Option(
+            "--like",
+            help=f"More like this picture: {_NAMED}, or any file.",
+            show_default=False,
+            autocompletion=complete_pictures,
+        ),
     ] = None,
     unlike: Annotated[
-        list[str] | None, typer.Option("--unlike", help=f"Less like this picture: {_NAMED}.", show_default=False)
+        list[str] | None,
+        typer.Option(
+            "--unlike", help=f"Less like this picture: {_NAMED}.", show_default=False, autocompletion=complete_pictures
+        ),
     ] = None,
     weight: WeightOption = None,
     drop: Annotated[
@@ -81,15 +90,12 @@ def refine(
     ] = None,
     region: RegionOption = None,
     diversity: DiversityOption = None,
+    phrases: PhrasesOption = None,
     limit: LimitOption = 10,
     offset: OffsetOption = 0,
     explain: ExplainOption = False,
-    form: FormatOption = ResultFormat.LIST,
-    nul: NulOption = False,
-    opened: OpenOption = False,
-    copy_to: CopyToOption = None,
-    link_to: LinkToOption = None,
-    min_score: MinScoreOption = None,
+    *,
+    files: ResultFiles,
     local: LocalOption = False,
     home: HomeOption = None,
     profile: ProfileOption = None,
@@ -99,7 +105,7 @@ def refine(
     from lodestone_schemas.searching import SearchRequest
 
     with CommandContext(home=home, profile=profile, output=output, away=True, local=local) as context:
-        files = ResultFiles(form, nul=nul, opened=opened, copy_to=copy_to, link_to=link_to, min_score=min_score).checked(output)
+        files = files.checked(output)
         changes = given(without=without, weights=weights_of(weight), drop=drop, region=region_of(region), diversity=diversity)
         if not (changes or words or reference or like or unlike):
             raise InvalidRequestError(
@@ -108,17 +114,18 @@ def refine(
         context.require_home()
         context.require_store()
         recorded = load_recorded(context, None if query_id == _LAST else query_id)
-        pictures = _pictures(context, recorded, like or [])
+        named = _pictures(context, recorded, like or [])
         members = given(
             query=", ".join(words or []) or None,
             reference=None if reference is None else picture_of(context, recorded, reference),
-            like=pictures.ids,
+            like=named.ids,
             unlike=[picture_of(context, recorded, name) for name in unlike or []],
             offset=offset or None,
             explain=explain or None,
+            phrases=switch_of(phrases),
         )
         request = checked(lambda: SearchRequest(refine_of=recorded.query_id, limit=limit, **changes, **members))
-        response = answer_of(context, request, pictures.files)
+        response = answer_of(context, request, named.files)
         emit_answer(context, response, files, corpora=[], asked=request.query)
 
 

@@ -12,7 +12,10 @@ import typer
 
 from lodestone.errors import InvalidRequestError
 from lodestone_cli.command_context import CommandContext, printable
+from lodestone_cli.completion import complete_corpora, complete_runs
+from lodestone_cli.naming import local_time
 from lodestone_cli.options import HomeOption, LocalOption, Output, OutputOption, ProfileOption
+from lodestone_cli.progress import shown_wait
 from lodestone_cli.run_progress import progress_lines
 
 if TYPE_CHECKING:
@@ -24,7 +27,10 @@ if TYPE_CHECKING:
 app = typer.Typer(help="Index runs: list, show, cancel, try failures again.", no_args_is_help=True)
 
 RunArgument = Annotated[
-    str | None, typer.Argument(help="Id of a run, or its beginning; default: the last one.", show_default=False)
+    str | None,
+    typer.Argument(
+        help="Id of a run, or its beginning; default: the last one.", show_default=False, autocompletion=complete_runs
+    ),
 ]
 _TRIES_SHOWN = 20
 _CUT_SHORT = frozenset({"failed", "interrupted", "cancelled"})
@@ -33,7 +39,10 @@ _CUT_SHORT = frozenset({"failed", "interrupted", "cancelled"})
 @app.command("list")
 def list_(
     limit: Annotated[int, typer.Option("--limit", "-n", min=1, max=10_000, help="Runs to show, newest first.")] = 20,
-    corpus: Annotated[str | None, typer.Option("--corpus", "-c", help="Only of this corpus.", show_default=False)] = None,
+    corpus: Annotated[
+        str | None,
+        typer.Option("--corpus", "-c", help="Only of this corpus.", show_default=False, autocompletion=complete_corpora),
+    ] = None,
     state: Annotated[
         str | None,
         typer.Option("--state", help="Only running, done, failed, interrupted or cancelled ones.", show_default=False),
@@ -101,7 +110,7 @@ def retry_failed(
         from lodestone.indexing.run.history import recall
         from lodestone_cli.commands.index import print_report
         from lodestone_cli.progress import shown_progress
-        from lodestone_cli.stopping import stopped_by_signals
+        from lodestone_cli.stopping import resume_command, stopped_by_signals
         from lodestone_jobs.index import run_index
 
         context.require_store()
@@ -111,7 +120,7 @@ def retry_failed(
             raise InvalidRequestError(
                 f"run {run_id} does not say what was indexed", hint="lodestone index --retry-failed FOLDER"
             )
-        with stopped_by_signals(), shown_progress(context) as progress:
+        with stopped_by_signals(resume_command(request.corpus, home)), shown_progress(context) as progress:
             report = run_index(
                 context.runtime,
                 request.paths,
@@ -129,9 +138,17 @@ def export_failures(
     file: Annotated[Path, typer.Argument(help="File to write: .csv, .tsv or .jsonl.", show_default=False)],
     run: Annotated[
         str | None,
-        typer.Option("--run", help="Only what failed last in this run; default: all that stands.", show_default=False),
+        typer.Option(
+            "--run",
+            help="Only what failed last in this run; default: all that stands.",
+            show_default=False,
+            autocompletion=complete_runs,
+        ),
     ] = None,
-    corpus: Annotated[str | None, typer.Option("--corpus", "-c", help="Only of this corpus.", show_default=False)] = None,
+    corpus: Annotated[
+        str | None,
+        typer.Option("--corpus", "-c", help="Only of this corpus.", show_default=False, autocompletion=complete_corpora),
+    ] = None,
     home: HomeOption = None,
     output: OutputOption = Output.HUMAN,
 ) -> None:
@@ -143,7 +160,8 @@ def export_failures(
         run_id = None if run is None else context.locator.run(run)
         corpus_id = None if corpus is None else catalog.corpus(corpus).corpus_id
         rows = failure_rows(catalog, catalog.failures(run_id=run_id, corpus_id=corpus_id))
-        count = write_table(file.expanduser(), rows)
+        with shown_wait(context, "writing failures"):
+            count = write_table(file.expanduser(), rows)
         context.emit(
             {"file": str(file), "failures": count},
             lambda console: console.print(f"{count:,} failures written to {file}", markup=False),
@@ -232,9 +250,11 @@ def _print_list(console: Console, rows: list[dict[str, Any]]) -> None:
 
 
 def _print_run(console: Console, facts: dict[str, Any]) -> None:
-    for name in ("run_id", "kind", "corpus", "state", "stage", "worker", "started_at", "finished_at", "heartbeat_at", "error"):
-        if facts[name]:
-            console.print(printable(f"{name:<13} {facts[name]}"), markup=False)
+    stage = ("stage",) if facts["stage"] != facts["state"] else ()
+    for name in ("run_id", "kind", "corpus", "state", *stage, "worker", "started_at", "finished_at", "heartbeat_at", "error"):
+        if value := facts[name]:
+            shown = local_time(value, seconds=True) if isinstance(value, datetime) else value
+            console.print(printable(f"{name:<13} {shown}"), markup=False)
     if paths := facts["request"].get("paths"):
         console.print(printable(f"{'paths':<13} {', '.join(paths)}"), markup=False)
     counts = ", ".join(f"{count:,} {name}" for name, count in facts["counts"].items() if count)
@@ -245,7 +265,8 @@ def _print_run(console: Console, facts: dict[str, Any]) -> None:
     console.print(f"{'failures':<13} {facts['failures']:,}")
     tries = facts["attempts"]
     bad = [attempt for attempt in tries if attempt["state"] != "done"]
-    console.print(f"{'tries':<13} {len(tries):,}, of which {len(bad):,} came to nothing")
+    if tries:
+        console.print(f"{'tries':<13} {len(tries):,}, of which {len(bad):,} came to nothing")
     for attempt in bad[:_TRIES_SHOWN]:
         line = f"  {attempt['slice_id'][:8]} try {attempt['attempt']} {attempt['state']}: {attempt['error']}"
         console.print(printable(line), markup=False)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -10,11 +9,13 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from lodestone.errors import InvalidRequestError
-from lodestone_cli.answer import print_answer
+from lodestone_cli.answer_output import emit_answer, note_empty_folder, page_query
 from lodestone_cli.command_context import CommandContext, printable
+from lodestone_cli.completion import complete_pictures
 from lodestone_cli.composed import (
     DiversityOption,
     LikeOption,
+    PhrasesOption,
     RegionOption,
     UnlikeOption,
     WeightOption,
@@ -24,44 +25,37 @@ from lodestone_cli.composed import (
     indexed,
     pictures_of,
     region_of,
+    switch_of,
     weights_of,
 )
-from lodestone_cli.file_names import path_fields
 from lodestone_cli.naming import checked, is_id
 from lodestone_cli.options import (
     CollapseOption,
-    CopyToOption,
     CorpusFilterOption,
     DateFromOption,
     DateToOption,
     ExplainOption,
-    FormatOption,
     FusionOption,
     HomeOption,
     LimitOption,
-    LinkToOption,
     LocalOption,
-    MinScoreOption,
-    NulOption,
     OffsetOption,
-    OpenOption,
     Output,
     OutputOption,
     PathPrefixOption,
     ProfileOption,
-    ResultFormat,
     RootFilterOption,
 )
 from lodestone_cli.picture_files import picture_file, read_picture
-from lodestone_cli.result_files import ResultFiles, print_paths
+from lodestone_cli.progress import shown_wait
+from lodestone_cli.result_files import ResultFiles, with_result_files
 
 if TYPE_CHECKING:
-    from rich.console import Console
-
     from lodestone.config.settings import LoadedSettings
     from lodestone_schemas.api import SearchFilters, SearchOptions, SearchResponse
 
 
+@with_result_files
 def search(
     ctx: typer.Context,
     query: Annotated[list[str] | None, typer.Argument(help="What the picture shows, in words.", show_default=False)] = None,
@@ -71,6 +65,7 @@ def search(
     weight: WeightOption = None,
     region: RegionOption = None,
     diversity: DiversityOption = None,
+    phrases: PhrasesOption = None,
     limit: LimitOption = 10,
     offset: OffsetOption = 0,
     corpus: CorpusFilterOption = None,
@@ -112,12 +107,8 @@ def search(
     ] = None,
     explain: ExplainOption = False,
     collapse: CollapseOption = False,
-    form: FormatOption = ResultFormat.LIST,
-    nul: NulOption = False,
-    opened: OpenOption = False,
-    copy_to: CopyToOption = None,
-    link_to: LinkToOption = None,
-    min_score: MinScoreOption = None,
+    *,
+    files: ResultFiles,
     local: LocalOption = False,
     home: HomeOption = None,
     profile: ProfileOption = None,
@@ -128,21 +119,24 @@ def search(
     from lodestone_schemas.searching import SearchRequest
 
     if not query and not like:
-        raise typer.BadParameter("say what to look for, in words or by a picture (--like)", ctx)
+        raise typer.BadParameter(
+            "say what to look for, in words or by a picture: two dogs on a beach, or --like photo.jpg", ctx
+        )
     with CommandContext(home=home, profile=profile, output=output, away=True, local=local) as context:
-        files = ResultFiles(form, nul=nul, opened=opened, copy_to=copy_to, link_to=link_to, min_score=min_score).checked(output)
+        files = files.checked(output)
         words = normalise_query(" ".join(query)) if query else ""
         _check_profile(context)
         context.require_home()
         context.require_store()
-        pictures = pictures_of(context, like)
+        named = pictures_of(context, like)
         parts = given(
             without=without,
-            like=pictures.ids,
+            like=named.ids,
             unlike=indexed(context, unlike),
             weights=weights_of(weight),
             region=region_of(region),
             diversity=diversity,
+            phrases=switch_of(phrases),
         )
         request = checked(
             lambda: SearchRequest(
@@ -157,7 +151,7 @@ def search(
                 gate=gate,
                 outliers=outliers,
                 adaptive=adaptive,
-                spelling=None if spelling is None else "auto" if spelling else "off",
+                spelling=switch_of(spelling),
                 topic=topic,
                 budget=budget,
                 fusion=fusion,
@@ -167,11 +161,26 @@ def search(
             )
         )
         _note_ignored_settings(context)
-        emit_answer(context, answer_of(context, request, pictures.files), files, corpora=request.filters.corpora, asked=words)
+        response = answer_of(context, request, named.files)
+        note_empty_folder(context, path, response)
+        emit_answer(
+            context,
+            response,
+            files,
+            corpora=request.filters.corpora,
+            asked=words,
+            page=None if named.files else page_query(request),
+        )
 
 
+@with_result_files
 def similar(
-    image: Annotated[str, typer.Argument(help="A picture file, or the id of an indexed picture.", show_default=False)],
+    image: Annotated[
+        str,
+        typer.Argument(
+            help="A picture file, or the id of an indexed picture.", show_default=False, autocompletion=complete_pictures
+        ),
+    ],
     limit: LimitOption = 10,
     offset: OffsetOption = 0,
     corpus: CorpusFilterOption = None,
@@ -182,12 +191,8 @@ def similar(
     fusion: FusionOption = None,
     explain: ExplainOption = False,
     collapse: CollapseOption = False,
-    form: FormatOption = ResultFormat.LIST,
-    nul: NulOption = False,
-    opened: OpenOption = False,
-    copy_to: CopyToOption = None,
-    link_to: LinkToOption = None,
-    min_score: MinScoreOption = None,
+    *,
+    files: ResultFiles,
     local: LocalOption = False,
     home: HomeOption = None,
     profile: ProfileOption = None,
@@ -197,7 +202,7 @@ def similar(
     from lodestone_schemas.searching import SearchOptions
 
     with CommandContext(home=home, profile=profile, output=output, away=True, local=local) as context:
-        files = ResultFiles(form, nul=nul, opened=opened, copy_to=copy_to, link_to=link_to, min_score=min_score).checked(output)
+        files = files.checked(output)
         _check_profile(context)
         context.require_home()
         context.require_store()
@@ -212,16 +217,20 @@ def similar(
             )
         )
         _note_ignored_settings(context)
-        if is_id(image):
-            response = context.searcher.similar(image, options)
-        elif context.is_served:
-            picture = read_picture(picture_file(image), most_mb=context.loaded.settings.serve.max_upload_mb)
-            response = context.searcher.by_picture(picture, options)
-        else:
-            import asyncio
+        image_id = image.lower() if is_id(image) else context.locator.unchanged(picture_file(image))
+        page = None if image_id is None else page_query(options, like=image_id)
+        with shown_wait(context, "searching"):
+            if image_id is not None:
+                response = context.searcher.similar(image_id, options)
+            elif context.is_served:
+                picture = read_picture(picture_file(image), most_mb=context.loaded.settings.serve.max_upload_mb)
+                response = context.searcher.by_picture(picture, options)
+            else:
+                import asyncio
 
-            response = asyncio.run(_by_file(context, picture_file(image), options))
-        emit_answer(context, response, files, corpora=options.filters.corpora)
+                response = asyncio.run(_by_file(context, picture_file(image), options))
+        note_empty_folder(context, path, response)
+        emit_answer(context, response, files, corpora=options.filters.corpora, page=page)
 
 
 async def _by_file(context: CommandContext, picture: Path, options: SearchOptions) -> SearchResponse:
@@ -301,33 +310,3 @@ def _date(text: str | None, option: str) -> datetime | None:
             f"{option} {text!r} is not a date", hint="write it as 2024-07-01 or 2024-07-01T18:00"
         ) from error
     return moment if moment.tzinfo else moment.replace(tzinfo=UTC)
-
-
-def emit_answer(
-    context: CommandContext, response: SearchResponse, files: ResultFiles, *, corpora: Sequence[str], asked: str = ""
-) -> None:
-    """Print an answer, and do with its pictures what the user asked for.
-
-    Args:
-        context: The command.
-        response: One page of the answer.
-        files: What is done with the pictures.
-        corpora: Names of the corpora that were searched; empty for all.
-        asked: Words as they were asked.
-    """
-    response = files.kept(response)
-    paths = context.locator.paths(hit.image_id for hit in response.hits)
-    if files.form is ResultFormat.PATHS:
-        print_paths(context, response, paths, nul=files.nul)
-    else:
-        value = response.model_dump(mode="json", exclude_none=True)
-        for hit in value["hits"]:
-            hit.update(path_fields(paths.get(hit["image_id"])))
-
-        def human(console: Console) -> None:
-            found = len({hit.corpus for hit in response.hits})
-            several = len(corpora) != 1 and (found > 1 or (found == 1 and context.locator.several_corpora()))
-            print_answer(console, response, paths, corpora=several, asked=asked)
-
-        context.emit(value, human)
-    files.apply(context, response, paths)

@@ -11,6 +11,7 @@ import typer
 
 from lodestone_cli.command_context import CommandContext
 from lodestone_cli.options import HomeOption, Output, OutputOption, ProfileOption
+from lodestone_cli.progress import shown_wait
 
 app = typer.Typer(help="Run the search service, here or on a Ray cluster.", invoke_without_command=True)
 
@@ -31,6 +32,7 @@ def serve(
         Path | None,
         typer.Option("--config", help="Settings (TOML), or what `serve build` wrote (YAML).", show_default=False),
     ] = None,
+    open_page: Annotated[bool, typer.Option("--open", help="Open the search page in a browser.")] = False,
     home: HomeOption = None,
     profile: ProfileOption = None,
 ) -> None:
@@ -51,7 +53,12 @@ def serve(
 
         def ready(url: str) -> None:
             served = escape(str(context.loaded.settings.home))
-            messages.print(f"serving {served} on [bold]{url}[/]  (interface: {url}/openapi.json; Ctrl-C stops)")
+            messages.print(f"search page: [bold]{url}[/]  (API: {url}/docs; home: {served}; Ctrl-C stops)")
+            if open_page:
+                import webbrowser
+
+                if not webbrowser.open(url):
+                    messages.print("note: no browser could be opened here; open the address yourself")
 
         serve_forever(context.loaded.settings, options=options, ready_callback=ready)
         messages.print("stopped")
@@ -119,7 +126,8 @@ def deploy(
         from lodestone_serve.graph.config import serve_config
         from lodestone_serve.graph.deploy import deploy as give
 
-        states = give(given or serve_config(context.loaded.settings), address=address, wait_s=wait)
+        with shown_wait(context, "deploying"):
+            states = give(given or serve_config(context.loaded.settings), address=address, wait_s=wait)
         lines = "\n".join(f"{name}: {state}" for name, state in states.items())
         context.emit(states, lambda console: console.print(lines))
 

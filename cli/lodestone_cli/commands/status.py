@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from datetime import datetime
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
 from lodestone_cli.command_context import CommandContext, printable
 from lodestone_cli.file_names import name_of, shown_name
-from lodestone_cli.naming import corpora_of
+from lodestone_cli.naming import corpora_of, local_time
 from lodestone_cli.options import HomeOption, Output, OutputOption, ProfileOption
 from lodestone_cli.run_progress import short_progress
 
@@ -171,7 +172,9 @@ def _print(console: Console, facts: dict[str, Any]) -> None:
         table.add_column(title, overflow="fold", justify="right" if title in {"pictures", "failures"} else "left")
     for corpus in facts["corpora"]:
         roots = ", ".join(f"{root['name']} ({root['images']:,})" for root in corpus["roots"])
-        table.add_row(escape(corpus["name"]), f"{corpus['images']:,}", f"{corpus['failures']:,}", escape(printable(roots)))
+        table.add_row(
+            escape(printable(corpus["name"])), f"{corpus['images']:,}", f"{corpus['failures']:,}", escape(printable(roots))
+        )
     console.print()
     console.print(table)
     console.print()
@@ -191,10 +194,11 @@ def _print(console: Console, facts: dict[str, Any]) -> None:
 
 
 def _run_line(run: dict[str, Any]) -> str:
-    state = f"({run['stage']})"
+    state = "" if run["stage"] == run["state"] else f"({run['stage']})"
     if run["state"] == "running" and (progress := short_progress(run.get("progress"))):
         state = f"({run['stage']}: {progress})"
-    return f"run {run['run_id'][:8]} {run['kind']}: {run['state']} {state} {run['error']}"
+    began = local_time(datetime.fromisoformat(str(run["started_at"])))
+    return f"run {run['run_id'][:8]} of {began} {run['kind']}: {run['state']} {state} {run['error']}"
 
 
 def _state(space: dict[str, Any]) -> str:

@@ -10,9 +10,11 @@ import typer
 
 from lodestone.errors import InvalidRequestError, NotFoundError
 from lodestone_cli.command_context import CommandContext, printable
+from lodestone_cli.completion import complete_corpora
 from lodestone_cli.file_names import path_fields
 from lodestone_cli.naming import counted, id_among, is_id, short
 from lodestone_cli.options import HomeOption, Output, OutputOption, ProfileOption
+from lodestone_cli.progress import shown_wait
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -23,7 +25,9 @@ if TYPE_CHECKING:
 
 app = typer.Typer(help="Tags of pictures: those that searches left, and your own.", no_args_is_help=True)
 
-_CorpusOption = Annotated[str | None, typer.Option("--corpus", "-c", help="Only this corpus.", show_default=False)]
+_CorpusOption = Annotated[
+    str | None, typer.Option("--corpus", "-c", help="Only this corpus.", show_default=False, autocompletion=complete_corpora)
+]
 _SourceOption = Annotated[
     str | None, typer.Option("--source", help="Only tags of this source: implicit, feedback or user.", show_default=False)
 ]
@@ -69,7 +73,8 @@ def add(
         context.require_home()
         wanted = [image_id for name in images for image_id in context.locator.pictures(name)]
         started = datetime.now(UTC)
-        tags = context.api.add_tags(context.api_request(TagRequest, image_ids=wanted, text=text)).tags
+        with shown_wait(context, "tagging"):
+            tags = context.api.add_tags(context.api_request(TagRequest, image_ids=wanted, text=text)).tags
         value = {"tags": [tag.model_dump(mode="json") for tag in tags]}
         _add_paths(value["tags"], context.locator.paths(tag.image_id for tag in tags))
         kept = sum(tag.created_at < started for tag in tags)
@@ -89,7 +94,8 @@ def suggest(
     """Show what models find out about a picture: labels, sharpness and exposure, and whether it is safe. Nothing is kept."""
     with CommandContext(home=home, profile=profile, output=output, purpose="lodestone tags", away=True) as context:
         context.require_home()
-        tags = context.api.tag_image(picture.lower()) if is_id(picture) else context.api.tag_picture(_content(picture))
+        with shown_wait(context, "looking at the picture"):
+            tags = context.api.tag_image(picture.lower()) if is_id(picture) else context.api.tag_picture(_content(picture))
         context.emit(tags.model_dump(mode="json"), lambda console: _print_suggested(console, tags))
 
 

@@ -10,7 +10,8 @@ import typer
 
 from lodestone.config.compositions import DEFAULT_COMPOSITION
 from lodestone.errors import InvalidRequestError
-from lodestone_cli.command_context import CommandContext
+from lodestone_cli.command_context import CommandContext, printable
+from lodestone_cli.completion import complete_corpora
 from lodestone_cli.naming import counted
 from lodestone_cli.options import HomeOption, LocalOption, Output, OutputOption, ProfileOption
 
@@ -40,7 +41,14 @@ def bridge(
         Path | None, typer.Option("--images", help="Folder with the pictures of --captions.", show_default=False)
     ] = None,
     corpus: Annotated[
-        str | None, typer.Option("--corpus", "-c", help="Learn from the captions of this indexed corpus.", show_default=False)
+        str | None,
+        typer.Option(
+            "--corpus",
+            "-c",
+            help="Learn from the captions of this indexed corpus.",
+            show_default=False,
+            autocompletion=complete_corpora,
+        ),
     ] = None,
     seed: Annotated[int, typer.Option("--seed", min=0, help="Makes training repeatable.")] = 0,
     from_nothing: Annotated[
@@ -123,8 +131,11 @@ def complexity(
 @app.command()
 def weights(
     pairs: Annotated[
-        Path, typer.Argument(help="Queries and their right pictures, one JSON object a line.", show_default=False)
-    ],
+        Path | None, typer.Argument(help="Queries and their right pictures, one JSON object a line.", show_default=False)
+    ] = None,
+    from_feedback: Annotated[
+        bool, typer.Option("--from-feedback", help="Learn from judged answers to composed queries.")
+    ] = False,
     composition: Annotated[
         str, typer.Option("--composition", help="Composition whose modalities are weighed.")
     ] = DEFAULT_COMPOSITION,
@@ -143,11 +154,21 @@ def weights(
     with CommandContext(home=home, profile=profile, output=output, purpose="lodestone train weights") as context:
         from lodestone.training.modality_weights import LearningOptions
         from lodestone.training.retrain_weights import train_weights
+        from lodestone_cli.progress import shown_counts
 
         context.require_home()
         context.require_store()
         options = LearningOptions(k=limit, negatives=negatives, hard=not random, learning_rate=rate, rounds=rounds, seed=seed)
-        report = train_weights(context.runtime, pairs.expanduser(), composition=composition, options=options, dry_run=dry_run)
+        with shown_counts(context) as count:
+            report = train_weights(
+                context.runtime,
+                None if pairs is None else pairs.expanduser(),
+                composition=composition,
+                feedback=from_feedback,
+                options=options,
+                dry_run=dry_run,
+                told=lambda point: count("learning weights", point.round, rounds),
+            )
         context.emit(report.as_dict(), lambda console: _print_weights(console, report))
 
 
@@ -241,7 +262,7 @@ def _print_weights(console: Console, report: WeightTrainingReport) -> None:
     )
     if report.skipped.counts:
         skipped = counted(sum(report.skipped.counts.values()), "pair")
-        console.print(f"[yellow]{skipped} could not be used[/]: {escape('; '.join(report.skipped.examples))}")
+        console.print(f"[yellow]{skipped} could not be used[/]: {escape(printable('; '.join(report.skipped.examples)))}")
     if report.promoted:
         console.print(f"weights {report.version} of the composition {report.composition} are in force")
     elif learnt.is_better:

@@ -69,26 +69,19 @@ def _examine(context: CommandContext, *, sample: int | None) -> list[CollectionV
 
 def _damaged_files(context: CommandContext, *, forget: bool) -> list[dict[str, str]]:
     """Compare every file with the checksum of its receipt; with `forget`, the next index run makes damaged ones again."""
-    from lodestone.embeddings.audit import damaged_parts
-    from lodestone.embeddings.thumbnail_upkeep import damaged_packs, forget_pack
+    from lodestone.embeddings.thumbnail_upkeep import forget_pack
+    from lodestone_cli.damaged_files import find_damaged
     from lodestone_cli.naming import corpora_of
 
     runtime = context.runtime
-    found = [
-        (receipt, what)
-        for corpus in corpora_of(runtime.catalog)
-        for receipt, what in damaged_parts(runtime.catalog, runtime.embeddings, corpus.corpus_id, deep=True)
-    ]
-    for receipt, _ in found if forget else ():
+    found, packs = find_damaged(context, corpora_of(runtime.catalog), deep=True)
+    for _, receipt, _ in found if forget else ():
         runtime.catalog.forget_receipts(receipt.slice_id, [receipt.part])
-    packs = [
-        pack
-        for corpus in corpora_of(runtime.catalog)
-        for pack in damaged_packs(runtime.catalog, runtime.thumbnails, corpus.corpus_id, deep=True)
-    ]
     for pack in packs if forget else ():
         forget_pack(runtime.catalog, runtime.thumbnails.packs, pack)
-    rows = [{"slice_id": receipt.slice_id, "part": receipt.part, "path": receipt.path, "what": what} for receipt, what in found]
+    rows = [
+        {"slice_id": receipt.slice_id, "part": receipt.part, "path": receipt.path, "what": what} for _, receipt, what in found
+    ]
     return rows + [{"slice_id": p.slice_id, "part": "thumbnails", "path": p.name.path, "what": p.problem} for p in packs]
 
 

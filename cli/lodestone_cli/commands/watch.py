@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from lodestone_cli.command_context import CommandContext, printable
+from lodestone_cli.completion import complete_corpora
 from lodestone_cli.options import HomeOption, Output, OutputOption, ProfileOption
 
 if TYPE_CHECKING:
@@ -28,7 +29,9 @@ def watch(
     paths: Annotated[
         list[str] | None, typer.Argument(help="Folders to watch from now on; none: those watched already.", show_default=False)
     ] = None,
-    corpus: Annotated[str, typer.Option("--corpus", "-c", help="Name that their pictures are indexed under.")] = "default",
+    corpus: Annotated[
+        str, typer.Option("--corpus", "-c", help="Name that their pictures are indexed under.", autocompletion=complete_corpora)
+    ] = "default",
     home: HomeOption = None,
     profile: ProfileOption = None,
     output: OutputOption = Output.HUMAN,

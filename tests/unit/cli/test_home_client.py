@@ -190,3 +190,16 @@ def test_an_answer_that_is_none_is_asked_again_by_the_client_which_explains_it(t
             searcher = QuickSearcher(dataclasses.replace(address, url=service.url), lambda client=client: cast("Any", client))
             assert searcher.search(SearchRequest(query="a boat")) == "search"
             assert client.asked == ["search"]
+
+
+def test_thumbnails_are_fetched_plainly_and_by_the_client_where_that_fails(tmp_path: Path) -> None:
+    address = ServiceAddress("http://127.0.0.1:9", os.getpid(), "a-token", "0.1.0", datetime.now(UTC))
+    scenes = ((answer(200, b"a picture"), b"a picture"), (problem(404, "not_found"), "thumbnail"), (b"", "thumbnail"))
+    for scene, expected in scenes:
+        with scripted(scene) as service:
+            client = FakeService()
+            searcher = QuickSearcher(dataclasses.replace(address, url=service.url), lambda client=client: cast("Any", client))
+            assert searcher.thumbnail(ID) == expected
+            assert client.asked == ([] if expected == b"a picture" else ["thumbnail"])
+            assert service.asked[0].path == f"/v1/images/{ID}/thumbnail"
+            assert service.asked[0].headers[TOKEN_HEADER.lower()] == "a-token"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import json
 import subprocess
 import time
 from datetime import UTC, datetime
@@ -15,9 +16,12 @@ from tests.support.home import settings_for
 
 from lodestone.errors import DeadlineExceededError
 from lodestone.home.runtime import Runtime
+from lodestone_cli.file_names import inert_json
 from lodestone_cli.home_client import HomeClient
+from lodestone_cli.main import COMMANDS, GROUPS, HEADINGS
 from lodestone_cli.naming import local_time
 from lodestone_cli.options import as_options
+from lodestone_serve.auth.authentication import KEY_HEADER
 
 
 @pytest.fixture
@@ -56,6 +60,43 @@ def test_a_usage_hint_names_the_command_that_was_typed(arguments: tuple[str, ...
 
     assert done.code == 2
     assert done.err.splitlines()[-1] == f"  hint: {hint}"
+
+
+@pytest.mark.parametrize(
+    ("line", "sentence"),
+    [
+        ("search", "say what to look for, in words or by a picture: two dogs on a beach, or --like photo.jpg"),
+        ("similar", "IMAGE is missing: a picture file, or the id of an indexed picture"),
+        ("eval must", "DATASET is missing: "),
+        ("search dogs -o xml", "--output is human, json or yaml, not 'xml'"),
+        ("search dogs --pictures ascii", "--pictures is auto, kitty, sixel, iterm2, blocks or none, not 'ascii'"),
+        ("search dogs -n 0", "--limit must be at least 1"),
+        ("search dogs -n 1000", "--limit must be at most 200"),
+        ("search dogs -n x", "--limit must be a whole number"),
+        ("search dogs --budget x", "--budget must be a number"),
+        ("search --corpus", "--corpus needs a value"),
+        ("search dogs --gate=1", "option '--gate' does not take a value"),
+        ("search dogs --nonsense", "no such option: --nonsense"),
+        ("runs show a b c", "too much is given: b c"),
+        ("runs lst", "no such command 'lst'. Did you mean 'list'?"),
+    ],
+)
+def test_wrong_usage_is_said_in_a_sentence(line: str, sentence: str, tmp_path: Path) -> None:
+    done = run_here(*line.split(), home=tmp_path)
+
+    assert done.code == 2
+    assert done.err.splitlines()[0].startswith(f"error [usage]: {sentence}")
+    assert done.err.splitlines()[1].startswith(f"  hint: lodestone {line.split(maxsplit=1)[0]}")
+    told = run_here(*line.split(), "--output=json", home=tmp_path).err if "-o xml" not in line else ""
+    assert not told or json.loads(told)["error"]["code"] == "usage"
+
+
+@pytest.mark.parametrize("group", ["", "backup", "eval", "tags"])
+def test_a_bare_group_prints_its_help_and_no_error(group: str, tmp_path: Path) -> None:
+    done = run_here(*group.split(), home=tmp_path)
+
+    assert "Usage:" in done.out + done.err
+    assert "error" not in done.err
 
 
 def test_words_need_no_quotes(home: Path, asked: list[Any]) -> None:
@@ -142,3 +183,44 @@ def test_times_are_shown_as_the_clock_on_the_wall_shows_them(monkeypatch: pytest
     finally:
         monkeypatch.undo()
         time.tzset()
+
+
+@pytest.mark.parametrize("form", ["human", "json"])
+def test_a_problem_that_another_service_words_does_nothing_to_the_terminal(
+    monkeypatch: pytest.MonkeyPatch, home: Path, form: str
+) -> None:
+    hostile = "no \x1b]0;title\x07\x9b31m\u202egpj.exe"
+
+    def search(*_: Any) -> None:
+        raise DeadlineExceededError(hostile, hint=hostile)
+
+    monkeypatch.setattr(HomeClient, "search", search)
+    done = run_here("search", "dogs", "-o", form, home=home)
+
+    assert "no " in done.err
+    assert "".join(done.err.splitlines()).isprintable()
+
+
+def test_names_in_json_are_whole_and_do_nothing_to_the_terminal() -> None:
+    document = json.dumps({"uri": "C1\x9b31m \u202egpj.exe über 猫"}, ensure_ascii=False)
+
+    assert inert_json(document).isprintable()
+    assert json.loads(inert_json(document)) == json.loads(document)
+    assert "über 猫" in inert_json(document)
+
+
+def test_a_hint_at_headers_becomes_one_at_the_variable_that_holds_the_key() -> None:
+    hint = as_options(f"Authorization: Bearer …, or {KEY_HEADER}: …")
+    assert hint.startswith("set LODESTONE_API_KEY to a key of that service")
+    assert "Bearer" not in hint
+
+
+def test_every_command_stands_below_one_heading_of_the_help() -> None:
+    listed = [name for names in HEADINGS.values() for name in names]
+    assert sorted(listed) == sorted([*COMMANDS, *GROUPS])
+
+
+def test_the_help_begins_with_what_finds_pictures(home: Path) -> None:
+    told = run_here("--help", home=home).out
+    places = [told.index(f"─ {heading} ─") for heading in HEADINGS]
+    assert places == sorted(places)

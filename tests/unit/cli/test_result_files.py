@@ -10,12 +10,16 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+import typer
 from tests.unit.cli.test_answer import answer, hit
+from typer.testing import CliRunner
 
 from lodestone.errors import InvalidRequestError, NotFoundError
 from lodestone_cli import result_files
-from lodestone_cli.options import Output, ResultFormat
-from lodestone_cli.result_files import ResultFiles, print_paths
+from lodestone_cli.answer_output import page_query
+from lodestone_cli.options import Output, Pictures, ResultFormat
+from lodestone_cli.result_files import ResultFiles, print_paths, with_result_files
+from lodestone_schemas.searching import SearchFilters, SearchOptions, SearchRequest
 
 
 class Context:
@@ -23,7 +27,7 @@ class Context:
 
     def __init__(self, content: Callable[[str], bytes] = lambda _: b"fetched") -> None:
         self.said: list[str] = []
-        self.messages = SimpleNamespace(print=lambda line, **_: self.said.append(str(line)))
+        self.messages = SimpleNamespace(is_terminal=False, print=lambda line, **_: self.said.append(str(line)))
         self.console = self.messages
         self.api = SimpleNamespace(content=content)
 
@@ -100,14 +104,33 @@ def test_the_first_pictures_are_opened_in_the_system_s_viewer(
     viewer.touch(mode=0o755)
     monkeypatch.setenv("PATH", str(tmp_path))
 
-    apply(ResultFiles(opened=True), pictures, Context())
+    said = Context()
+    apply(ResultFiles(opened=True), pictures, said)
     assert started == [[str(viewer), pictures["id-1"]], [str(viewer), pictures["id-2"]]]
+    assert said.said == ["opened the first 2 of 3 in the system's viewer"]
 
     viewer.unlink()
     with pytest.raises(NotFoundError, match="xdg-open"):
         apply(ResultFiles(opened=True), pictures, Context())
     with pytest.raises(NotFoundError, match="is a file of this machine"):
         apply(ResultFiles(opened=True), {}, Context())
+
+
+def test_a_command_takes_what_happens_with_its_pictures_as_options(tmp_path: Path) -> None:
+    app, given = typer.Typer(), []
+
+    @app.command()
+    @with_result_files
+    def find(words: str, *, files: ResultFiles, local: bool = False) -> None:
+        given.append((words, files, local))
+
+    options = ["--format", "paths", "--pictures", "blocks", "--columns", "3", "-0", "--open", "--min-score", "0.5"]
+    options += ["--copy-to", str(tmp_path), "--link-to", str(tmp_path / "links")]
+    for words in (["dogs"], ["dogs", *options, "--local"]):
+        result = CliRunner().invoke(app, words)
+        assert result.exit_code == 0, result.output
+    every = ResultFiles(ResultFormat.PATHS, Pictures.BLOCKS, 3, True, True, tmp_path, tmp_path / "links", 0.5)
+    assert given == [("dogs", ResultFiles(), False), ("dogs", every, True)]
 
 
 @pytest.mark.parametrize(("nul", "end"), [(False, b"\n"), (True, b"\0")])
@@ -143,3 +166,49 @@ def test_paths_and_a_form_for_programs_exclude_each_other(tmp_path: Path) -> Non
     with pytest.raises(InvalidRequestError, match="--copy-to"):
         ResultFiles(copy_to=tmp_path / "file").checked(Output.HUMAN)
     assert ResultFiles(nul=True).checked(Output.HUMAN).form is ResultFormat.PATHS
+
+
+PAGE = "http://127.0.0.1:7860/?q=two+dogs"
+
+
+def test_the_search_page_is_opened_where_a_service_runs_and_what_was_opened_is_said(
+    pictures: dict[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    opened: list[str] = []
+    monkeypatch.setattr("webbrowser.open", lambda url: opened.append(url) or True)
+    context = Context()
+
+    ResultFiles(opened=True).apply(context, FOUND, pictures, page=PAGE)  # type: ignore[arg-type]
+
+    assert opened == [PAGE]
+    assert context.said == [f"opened {PAGE}"]
+
+    monkeypatch.setattr("webbrowser.open", lambda _: False)
+    with pytest.raises(NotFoundError) as refused:
+        ResultFiles(opened=True).apply(Context(), FOUND, pictures, page=PAGE)  # type: ignore[arg-type]
+    assert refused.value.hint == f"open {PAGE} yourself"
+
+
+PICTURE = "00000000-0000-4000-8000-000000000001"
+
+
+@pytest.mark.parametrize(
+    ("request_", "address"),
+    [
+        (SearchRequest(query="two dogs & a <cat>", limit=3), "q=two+dogs+%26+a+%3Ccat%3E"),
+        (
+            SearchRequest(query="at night", like=[PICTURE], without=["people"], guides=0),
+            f"q=at+night&like={PICTURE}&without=people&words=1",
+        ),
+        (SearchRequest(query="a", filters=SearchFilters(corpora=["family", "a b"])), "q=a&corpus=family&corpus=a+b"),
+        (SearchRequest(query="a", filters=SearchFilters(path_prefix="2024")), None),
+        (SearchRequest(query="a", weights={"words": 2}), None),
+        (SearchRequest(query="a", seed=7), None),
+    ],
+)
+def test_a_query_has_an_address_only_if_the_page_shows_exactly_it(request_: SearchRequest, address: str | None) -> None:
+    assert page_query(request_) == address
+
+
+def test_a_search_by_an_indexed_picture_has_an_address() -> None:
+    assert page_query(SearchOptions(), like=PICTURE) == f"like={PICTURE}"

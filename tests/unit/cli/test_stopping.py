@@ -6,10 +6,11 @@ import os
 import signal
 import threading
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
-from lodestone_cli.stopping import stopped_by_signals
+from lodestone_cli.stopping import resume_command, stopped_by_signals
 
 
 @pytest.fixture(autouse=True)
@@ -65,3 +66,19 @@ def test_ctrl_c_is_told_how_to_go_on(capsys: pytest.CaptureFixture[str]) -> None
     with pytest.raises(KeyboardInterrupt), stopped_by_signals():
         raise KeyboardInterrupt
     assert "--resume" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("corpus", "home", "command"),
+    [
+        ("default", None, "lodestone index --resume"),
+        ("family", None, "lodestone index --resume --corpus family"),
+        ("our trip", Path("/media/old disk"), "lodestone index --resume --corpus 'our trip' --home '/media/old disk'"),
+    ],
+)
+def test_the_command_that_goes_on_names_the_corpus_and_the_home(
+    corpus: str, home: Path | None, command: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(KeyboardInterrupt), stopped_by_signals(resume_command(corpus, home)):
+        raise KeyboardInterrupt
+    assert capsys.readouterr().err == f"what is finished is kept: `{command}` goes on\n"

@@ -1,0 +1,46 @@
+"""Does `lodestone serve --open` open the search page, and only then?"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.support.cli import run_here
+
+URL = "http://127.0.0.1:7860"
+
+
+@pytest.mark.parametrize(("flags", "expected"), [((), []), (("--open",), [URL])])
+def test_the_page_is_opened_when_it_is_asked_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, flags: tuple[str, ...], expected: list[str]
+) -> None:
+    opened: list[str] = []
+
+    def serve(_settings: Any, *, options: Any, ready_callback: Callable[[str], None]) -> None:
+        assert opened == [], "nothing answers yet"
+        ready_callback(URL)
+
+    monkeypatch.setattr("lodestone_serve.hosting.run.serve_forever", serve)
+    monkeypatch.setattr("webbrowser.open", lambda url: opened.append(url) or True)
+
+    done = run_here("serve", *flags, home=tmp_path / "home")
+
+    assert (done.code, opened) == (0, expected), done.err
+
+
+@pytest.mark.parametrize("has_browser", [True, False])
+def test_where_there_is_no_browser_the_address_is_to_be_opened_by_hand(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, has_browser: bool
+) -> None:
+    def serve(_settings: Any, *, options: Any, ready_callback: Callable[[str], None]) -> None:
+        ready_callback(URL)
+
+    monkeypatch.setattr("lodestone_serve.hosting.run.serve_forever", serve)
+    monkeypatch.setattr("webbrowser.open", lambda _: has_browser)
+
+    done = run_here("serve", "--open", home=tmp_path / "home")
+
+    assert f"search page: {URL}" in done.err
+    assert ("no browser could be opened" in done.err) is not has_browser
