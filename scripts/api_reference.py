@@ -1,22 +1,26 @@
-"""Python API reference of the documentation, written from docstrings without importing anything.
+"""Reference pages of the documentation, made of the code: its docstrings, commands, routes, settings and metrics.
 
     python -m scripts.api_reference            # write docs/reference/*.md
     python -m scripts.api_reference --check    # fail if they are out of date
 
-`PAGES` says what is documented. A name that leads to no definition is an error: adapt the table when modules move. Exit codes:
-0 written, or current; 1 out of date; 2 a name does not resolve.
+`PAGES` says which Python is documented; nothing is imported for it. A name that leads to no definition is an error: adapt the
+table when modules move. `PROGRAM` are the pages of what people type, send, set and measure. Exit codes: 0 written, or current;
+1 out of date; 2 a name does not resolve.
 """
 
 from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
+from scripts.reference.commands import commands_page
 from scripts.reference.definitions import Sources, UnresolvedNameError
 from scripts.reference.pages import page
+from scripts.reference.program import metrics_page, settings_page
+from scripts.reference.routes import routes_page
 
 ROOT: Final = Path(__file__).resolve().parents[1]
 FOLDER: Final = ROOT / "docs" / "reference"
@@ -28,6 +32,8 @@ PAGES: Final[Mapping[str, tuple[str, tuple[str, ...]]]] = {
         "Client",
         ("lodestone_client.Lodestone", "lodestone_client.AsyncLodestone", "lodestone_client.RetryPolicy"),
     ),
+    "langchain.md": ("LangChain retriever", ("lodestone_client.langchain.LodestoneRetriever",)),
+    "haystack.md": ("Haystack component", ("lodestone_client.haystack.LodestoneRetriever",)),
     "library.md": ("Library", ("lodestone",)),
     "queries.md": (
         "Queries",
@@ -51,28 +57,19 @@ PAGES: Final[Mapping[str, tuple[str, tuple[str, ...]]]] = {
             "lodestone.indexing.embed.executors.EmbedExecutor",
         ),
     ),
-    "settings.md": (
-        "Settings",
-        (
-            "lodestone.config.settings.Settings",
-            "lodestone.config.settings.ModelSettings",
-            "lodestone.config.settings.IndexSettings",
-            "lodestone.config.settings.ClusterSettings",
-            "lodestone.config.settings.StoreSettings",
-            "lodestone.config.settings.QuerySettings",
-            "lodestone.config.settings.ServeSettings",
-            "lodestone.config.settings.TagSettings",
-            "lodestone.config.settings.TrustSettings",
-            "lodestone.config.settings.GuideCacheSettings",
-            "lodestone.config.settings.EngineSettings",
-            "lodestone.config.settings.ProfileSettings",
-        ),
-    ),
+}
+
+# File -> what makes it of the program itself.
+PROGRAM: Final[Mapping[str, Callable[[], str]]] = {
+    "cli.md": commands_page,
+    "http.md": lambda: routes_page(ROOT / "schemas" / "openapi.json"),
+    "metrics.md": metrics_page,
+    "settings.md": settings_page,
 }
 
 
 def made(pages: Mapping[str, tuple[str, tuple[str, ...]]] = PAGES, folders: Sequence[Path] | None = None) -> dict[str, str]:
-    """Return file name -> content of every page.
+    """Return file name -> content of every page of Python.
 
     Args:
         pages: File -> (title, dotted names).
@@ -83,6 +80,15 @@ def made(pages: Mapping[str, tuple[str, tuple[str, ...]]] = PAGES, folders: Sequ
     """
     sources = Sources(folders or [ROOT / name for name in SOURCES])
     return {file: page(title, names, sources) for file, (title, names) in pages.items()}
+
+
+def all_pages() -> dict[str, str]:
+    """Return file name -> content of every page.
+
+    Raises:
+        UnresolvedNameError: a name leads to no definition.
+    """
+    return made() | {file: make() for file, make in PROGRAM.items()}
 
 
 def stale(pages: Mapping[str, str], folder: Path) -> list[str]:
@@ -99,7 +105,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--folder", type=Path, default=FOLDER)
     options = parser.parse_args(arguments)
     try:
-        pages = made()
+        pages = all_pages()
     except UnresolvedNameError as error:
         print(f"error: {error}", file=sys.stderr)
         return 2

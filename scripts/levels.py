@@ -28,6 +28,7 @@ DISTRIBUTIONS: Final[Mapping[str, str]] = {
     "lodestone_jobs": "jobs",
     "lodestone_serve": "serve",
     "lodestone_cli": "cli",
+    "lodestone_web": "web",
 }
 """Import package -> the top-level folder that holds it."""
 
@@ -38,6 +39,7 @@ MAY_IMPORT: Final[Mapping[str, frozenset[str]]] = {
     "lodestone_jobs": frozenset({"lodestone_schemas", "lodestone_client", "lodestone"}),
     "lodestone_serve": frozenset({"lodestone_schemas", "lodestone_client", "lodestone"}),
     "lodestone_cli": frozenset({"lodestone_schemas", "lodestone_client", "lodestone", "lodestone_jobs", "lodestone_serve"}),
+    "lodestone_web": frozenset(),
 }
 """Import package -> those of ours that it may import."""
 

@@ -169,10 +169,12 @@ def test_a_run_writes_what_its_check_accepts(
     monkeypatch.setattr(api_reference, "ROOT", folder.parent)
     monkeypatch.setattr(api_reference, "SOURCES", (folder.name,))
     monkeypatch.setattr(api_reference.made, "__defaults__", ({"a.md": ("A", ("shop.price",))}, None))
+    monkeypatch.setattr(api_reference, "PROGRAM", {"c.md": lambda: "# C\n"})
     target = ["--folder", str(tmp_path / "reference")]
     assert api_reference.main(["--check", *target]) == 1
     assert api_reference.main(target) == 0
     assert api_reference.main(["--check", *target]) == 0
+    assert sorted(path.name for path in (tmp_path / "reference").iterdir()) == ["a.md", "c.md"]
     monkeypatch.setattr(api_reference.made, "__defaults__", ({"a.md": ("A", ("shop.gone",))}, None))
     assert api_reference.main(target) == 2
     assert "'shop.gone' does not resolve" in capsys.readouterr().err

@@ -32,7 +32,7 @@ def test_a_link_to_a_missing_heading_fails_the_build(tmp_path: Path, anchor: str
         cwd=tmp_path,
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=240,
         check=False,
     )
     assert (result.returncode == 0) is passes, result.stderr

@@ -54,7 +54,7 @@ def test_a_file_is_restored_after_its_mutation(tree: Path) -> None:
 
 
 def test_caught_surviving_and_broken_mutations_are_told_apart(tree: Path) -> None:
-    rows = run_all([_mutation("a > b", "a < b"), _mutation("a > b", "a >= b"), _mutation("a > b", "a >")], tree, timeout=60)
+    rows = run_all([_mutation("a > b", "a < b"), _mutation("a > b", "a >= b"), _mutation("a > b", "a >")], tree, timeout=240)
     assert [row.result for row in rows] == [Result.CAUGHT, Result.SURVIVED, Result.BROKEN]
     assert rows[0].noticed_by == "test_code.py::test_it"
 
