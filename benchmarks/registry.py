@@ -30,6 +30,7 @@ BENCHMARKS: Final[Mapping[str, str]] = {
     "graph_overhead": "benchmarks.service.graph_overhead",
     "graph_stages": "benchmarks.service.graph_stages",
     "serve_latency": "benchmarks.service.serve_latency",
+    "search_page": "benchmarks.service.search_page",
     "service_batching": "benchmarks.service.service_batching",
     "service_disturbed": "benchmarks.service.service_disturbed",
     "service_load": "benchmarks.service.service_load",

@@ -68,6 +68,7 @@ def parts(scratch: Path) -> tuple[Part, ...]:
         Part("A warm query in this process", "query_latency"),
         Part("Composed queries in one fused graph and by other methods", "composed_search"),
         Part("A warm query through the service", "serve_latency"),
+        Part("The search page in a browser", "search_page"),
         Part("Sixteen clients, beside the smallest server that could be written", "service_peer"),
         Part("What Serve's hops add, as one deployment and as a graph", "graph_overhead"),
         Part("Fusion and tagging in the ingress and as deployments", "graph_stages"),

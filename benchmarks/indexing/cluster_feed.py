@@ -13,7 +13,7 @@ The busy share is the rate of recorded pictures, divided by that of all GPUs. It
 receipts, when all actors are there. The driver's processor time tells at what rate one core of it would be the limit; that of
 the actors and Ray's processes, what they take from the same cores here.
 
-    python -m benchmarks.cluster_feed
+    python -m benchmarks.indexing.cluster_feed
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Speed of decoding: large JPEGs beside plain Pillow on one core, and small ones in child processes beside threads.
 
-    python -m benchmarks.decode [--pictures 12] [--small 400] [--rounds 3]
+    python -m benchmarks.indexing.decode [--pictures 12] [--small 400] [--rounds 3]
 
 Large ones are decoded and resized from the same files, in turns. Small ones (500 x 375) get everything that an index run does
 to them before the models: decoding, inputs of two models, thumbnail, metadata; on all cores, by as many threads or children.

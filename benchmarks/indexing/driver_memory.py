@@ -5,12 +5,12 @@ of slices, attempts, recording, heartbeat) in a process of its own. The workers 
 file, as real ones do, and make up the rest. Then ten slices are declared unfinished and the run is resumed. That must cost what
 ten slices cost, not what a million rows cost. The peer is the same with a hundredth of the rows.
 
-    python -m benchmarks.driver_memory --rows 1000000
+    python -m benchmarks.indexing.driver_memory --rows 1000000
 
 With `--slices` the benchmark instead measures how long it takes to count and list ten unfinished slices among so many (one
 picture each, two parts). `--catalog` names an empty database of PostgreSQL for it; without the option it is SQLite.
 
-    python -m benchmarks.driver_memory --slices 1000000
+    python -m benchmarks.indexing.driver_memory --slices 1000000
 """
 
 from __future__ import annotations

@@ -8,8 +8,8 @@ The busy share is the time in model passes divided by the time from the first pa
 it. The peer is a worker that takes one slice after the other, with four threads that each read, decode and store the thumbnail
 of one picture at a time, over the same pretended GPU and bucket.
 
-    python -m benchmarks.feed
-    python -m benchmarks.feed --pictures 40000 --single
+    python -m benchmarks.indexing.feed
+    python -m benchmarks.indexing.feed --pictures 40000 --single
 """
 
 from __future__ import annotations

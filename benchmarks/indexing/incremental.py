@@ -6,7 +6,7 @@ time, which is the least that any program must do. The benchmark also checks res
 pictures and no other, moved pictures keep their ids and tags, no stored file is written again, and search finds exactly the
 present pictures.
 
-    python -m benchmarks.incremental --pictures 10000 --models FOLDER
+    python -m benchmarks.indexing.incremental --pictures 10000 --models FOLDER
 """
 
 from __future__ import annotations

@@ -6,7 +6,7 @@ of its own). A stage inside another counts for itself alone. `everything else` i
 Times an image are the slope of the straight line through a small and a large run. Its value at no picture is the fixed cost:
 imports, models, opening the home.
 
-    python -m benchmarks.index_throughput --profile --pictures 1000 --models FOLDER
+    python -m benchmarks.indexing.index_throughput --profile --pictures 1000 --models FOLDER
 """
 
 from __future__ import annotations

@@ -4,7 +4,7 @@ A run is killed (SIGKILL, the whole process group) when about half of its slices
 peer is a run over as many new pictures as the resumed run embedded, in a home of its own: the same pictures, the same models,
 nothing to resume. The resumed run loads all pictures into the collections, because the killed run had loaded none.
 
-    python -m benchmarks.index_resume --pictures 2000 --models FOLDER
+    python -m benchmarks.indexing.index_resume --pictures 2000 --models FOLDER
 """
 
 from __future__ import annotations

@@ -8,10 +8,10 @@ Parquet alone. Processor seconds stand beside the wall clock: on a busy machine 
 The fixed cost is the value at no picture of the straight line through the seconds of a small and a large run; the peer's own
 fixed cost is recorded beside it.
 
-    python -m benchmarks.index_throughput --pictures 10000 --models FOLDER
-    python -m benchmarks.index_throughput --pictures 10000 --executor ray --models FOLDER
-    python -m benchmarks.index_throughput --memory 1000 10000 --models FOLDER
-    python -m benchmarks.index_throughput --profile --pictures 1000 --models FOLDER
+    python -m benchmarks.indexing.index_throughput --pictures 10000 --models FOLDER
+    python -m benchmarks.indexing.index_throughput --pictures 10000 --executor ray --models FOLDER
+    python -m benchmarks.indexing.index_throughput --memory 1000 10000 --models FOLDER
+    python -m benchmarks.indexing.index_throughput --profile --pictures 1000 --models FOLDER
 """
 
 from __future__ import annotations

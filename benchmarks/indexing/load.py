@@ -1,6 +1,6 @@
 """Points loaded a second, beside bare loaders of the same vectors.
 
-    python -m benchmarks.load [--points 20000] [--dim 768] [--rounds 3] [--edge]
+    python -m benchmarks.indexing.load [--points 20000] [--dim 768] [--rounds 3] [--edge]
 
 There is one local Qdrant server. Lodestone reads Parquet slices, projects them, reads filter fields from the catalog, upserts,
 and marks what is loaded. The peers have vectors and payloads in memory and only send them by gRPC, in batches of the same size,

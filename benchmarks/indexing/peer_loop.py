@@ -4,7 +4,7 @@ Two processes with one thread each hold the same ONNX models. Each takes chunks 
 Pillow (JPEG draft mode), embeds them in batches, and writes one Parquet file a chunk and model, with Lodestone's columns. There
 is no catalog, hash, thumbnail, vector store, second run or failure handling. The loop was committed before the job was tuned.
 
-    python -m benchmarks.peer_loop --pictures FOLDER --out FOLDER
+    python -m benchmarks.indexing.peer_loop --pictures FOLDER --out FOLDER
 """
 
 from __future__ import annotations

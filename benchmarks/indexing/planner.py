@@ -1,7 +1,7 @@
 """Accuracy of the planner: it measures a sample and predicts larger runs, which are then made.
 
-    python -m benchmarks.planner --pictures 500 3000 --models FOLDER
-    python -m benchmarks.planner --pictures 500 --folder MY_PICTURES      # repeated where there are too few
+    python -m benchmarks.indexing.planner --pictures 500 3000 --models FOLDER
+    python -m benchmarks.indexing.planner --pictures 500 --folder MY_PICTURES      # repeated where there are too few
 
 On a machine that others use, compare processor time: it is predicted in the same way, from the same two runs.
 """

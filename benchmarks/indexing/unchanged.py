@@ -4,8 +4,8 @@ The run is the real one: it walks the folder, compares every file's size and tim
 captions beside pictures, unplanned pictures and unfinished slices. The collections are not opened, because the synchronisation
 of nothing costs the same for many pictures as for few. The peer walks the same folder and asks for each file's size and time.
 
-    python -m benchmarks.unchanged --files 100000
-    python -m benchmarks.unchanged --files 100000 --profile
+    python -m benchmarks.indexing.unchanged --files 100000
+    python -m benchmarks.indexing.unchanged --files 100000 --profile
 """
 
 from __future__ import annotations

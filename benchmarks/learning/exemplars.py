@@ -1,7 +1,7 @@
 """Gain of captions and exemplars, as users get them by default, over the text pass alone, paired over the same queries.
 
-    python -m benchmarks.exemplars --captions captions.tsv --images DIR [--part validation] [--shares 0.1 0.5] [--seeds 3]
-        [--each 4] [--words 0] [--only NAME …] [--cache DIR] [--bridge FILE]
+    python -m benchmarks.learning.exemplars --captions captions.tsv --images DIR [--part validation] [--shares 0.1 0.5]
+        [--seeds 3] [--each 4] [--words 0] [--only NAME …] [--cache DIR] [--bridge FILE]
 
 captions.tsv has the columns file and caption, several rows a file. The pictures of one part of the split
 (`lodestone.evaluation.splits`) are indexed; a random share of them gets `--each` of its captions but never its last, and

@@ -1,6 +1,6 @@
 """Gain of the complexity gate and of the tags that it learns from: fitted on training folds, measured on validation data.
 
-    python -m benchmarks.gate --data DIR [--cache DIR] [--captioned 0.3] [--generation-ms 1000] [--ship]
+    python -m benchmarks.learning.gate --data DIR [--cache DIR] [--captioned 0.3] [--generation-ms 1000] [--ship]
 
 DIR holds `captions.tsv` (columns file, caption; five rows a file) and `images/`. The report tells how well the text pass's
 average precision is predicted, how many queries the gate ends with the text pass and at which loss, how latency falls, and what

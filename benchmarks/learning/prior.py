@@ -1,6 +1,6 @@
 """Quality of the learnt prior (sentence to image vector): chooses its settings, and fits the one that ships.
 
-    python -m benchmarks.prior --captions captions.tsv --images DIR [--cache DIR] [--bridge FILE] [--ship FILE]
+    python -m benchmarks.learning.prior --captions captions.tsv --images DIR [--cache DIR] [--bridge FILE] [--ship FILE]
 
 captions.tsv has the columns file and caption, several rows a file. The prior is fitted on the train part of the split
 (`lodestone.evaluation.splits`); all figures are of the validation part. R@10 is the share of captions with their picture

@@ -3,9 +3,9 @@
 The benchmark trains bridges without the photos of a topic, and on the photos of one topic alone; then it asks for what each
 bridge was not trained on. It reports R@10 by the share of label matching (constant), and by the rule without and with its term
 for unfamiliar words. Only photos of the training and validation parts are used (`lodestone.evaluation.splits`); the cache is
-that of `benchmarks.quality`.
+that of `benchmarks.learning.quality`.
 
-    python -m benchmarks.strange_topics --captions CAPTIONS.tsv --images DIR --cache DIR
+    python -m benchmarks.learning.strange_topics --captions CAPTIONS.tsv --images DIR --cache DIR
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Gain of trust learnt from feedback: a simulated user over 300 queries of two kinds, with and without it.
 
-    python -m benchmarks.trust --data DIR --out FILE.png [--part validation] [--seeds 10] [--cache DIR] [--bridge FILE]
+    python -m benchmarks.learning.trust --data DIR --out FILE.png [--part validation] [--seeds 10] [--cache DIR] [--bridge FILE]
 
 DIR holds flickr8k-train (captions.tsv, images) and object-names (names.tsv, images). The pictures of one part of the first and
 all of the second are one collection; 150 captions and 150 "a photo of a ..." are asked in random order, each with one right

@@ -1,6 +1,6 @@
 """Joint search for composed queries beside its rivals: queries a second against recall of 10, with one search thread.
 
-    python -m benchmarks.composed_search [--objects 100000] [--dim 128] [--vectors FILE.npz] [--server] [--plot FILE.png]
+    python -m benchmarks.query.composed_search [--objects 100000] [--dim 128] [--vectors FILE.npz] [--server] [--plot FILE.png]
 
 All methods search the same vectors by the same engine, one query a call: the embedded one without its matrices, or a server
 (formula: always embedded). What has to be rescored is rescored from arrays in this process, which is faster than any store.

@@ -1,6 +1,6 @@
 """Answers of the graph of a large collection: latency, processor time, memory and recall.
 
-    python -m benchmarks.large_collection [--points 1000000] [--dim 512] [--queries 200] [--edge]
+    python -m benchmarks.query.large_collection [--points 1000000] [--dim 512] [--queries 200] [--edge]
 
 A local Qdrant server (or the embedded engine, with `--edge`) is filled with random vectors of length one, and builds its HNSW
 graph. Then one client asks: one list of 100 neighbours a call, and ten lists a call, as with guides. Processor time

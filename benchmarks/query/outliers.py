@@ -1,6 +1,6 @@
 """Precision and recall of the outlier filter on planted guides, and its duration.
 
-    python -m benchmarks.outliers --data DIR [--part validation] [--trials 200] [--thresholds 0.9 0.935 1.0]
+    python -m benchmarks.query.outliers --data DIR [--part validation] [--trials 200] [--thresholds 0.9 0.935 1.0]
 
 In a trial a caption is drawn as the query. The guides are the pictures with the nearest captions (cosine >= .5 for the last of
 them); 1 to 3 of them are replaced by pictures of other topics (no caption above .2). The first caption's own picture is among

@@ -1,6 +1,6 @@
 """Latency of a warm query in this process, stage by stage.
 
-    python -m benchmarks.query_latency [--points 10000] [--queries 200] [--captioned 0.1]
+    python -m benchmarks.query.query_latency [--points 10000] [--queries 200] [--captioned 0.1]
 
 Models, catalog and embedded store are real; the vectors are random ones of the real lengths, because only their number matters
 here. Recorded are the text pass and the complete answer with their 95th percentiles, each stage, and processor time.

@@ -1,6 +1,6 @@
 """Guides that stopping early saves and the search quality that it costs, paired over a captioned collection.
 
-    python -m benchmarks.stopping --data DIR [--part validation] [--guides 10] [--round 2] [--agreements 0.9 0.95 0.98]
+    python -m benchmarks.query.stopping --data DIR [--part validation] [--guides 10] [--round 2] [--agreements 0.9 0.95 0.98]
 
 All pictures have all captions but their last as exemplars; every last caption is a query for its picture. Guides are drawn as
 `exemplar` draws them, nearest captions first, at most `--guides` and none below its least similarity; rankings are fused as

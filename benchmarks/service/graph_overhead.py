@@ -1,6 +1,6 @@
 """Latency that Serve and its hops add to a query, with one client.
 
-    python -m benchmarks.graph_overhead [--points 10000] [--queries 100] [--rounds 2] [--variants app graph]
+    python -m benchmarks.service.graph_overhead [--points 10000] [--queries 100] [--rounds 2] [--variants app graph]
                                           [--write docs/graph.md]
 
 The same home is asked by the engine in this process, by the service as one deployment (`app`), and by the service as a graph

@@ -1,6 +1,6 @@
 """Latency and processor time of fusion and tagging in the ingress, and in deployments of their own.
 
-    python -m benchmarks.graph_stages [--queries 60] [--rounds 5] [--write docs/adr/0017-optional-stages.md]
+    python -m benchmarks.service.graph_stages [--queries 60] [--rounds 5] [--write docs/adr/0017-optional-stages.md]
 
 A Serve replica stands for the ingress. It fuses the same lists, and tags the same picture, in its own process and by the
 deployment, in turns, so that a change of the machine's load meets both. Sizes of fusion: the text pass of two spaces, with ten

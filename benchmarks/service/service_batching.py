@@ -1,6 +1,6 @@
 """Gain of sharing a model pass when sixteen callers ask at once.
 
-    python -m benchmarks.service_batching [--callers 16] [--seconds 5] [--rounds 3] [--write docs/load.md]
+    python -m benchmarks.service.service_batching [--callers 16] [--seconds 5] [--rounds 3] [--write docs/load.md]
 
 The encoders of the profile `embedded` run in this process. Sixteen callers ask for one text (or one picture) each, again and
 again: with a pass for each call, in parallel (the peer: a server that does not batch) or in turn (batch 1), and through the

@@ -1,6 +1,6 @@
 """Errors, recovery, wrong answers and hangs that clients see while parts of the service are killed.
 
-    python -m benchmarks.service_disturbed [--rate 4] [--shape app|graph] [--rounds 1] [--write docs/load.md]
+    python -m benchmarks.service.service_disturbed [--rate 4] [--shape app|graph] [--rounds 1] [--write docs/load.md]
 
 A real service runs on Ray Serve, with a Qdrant cluster of three nodes (two copies of everything) and PostgreSQL. While requests
 arrive at a steady rate, a replica of each deployment, Serve's proxy, one Qdrant node and PostgreSQL are killed (SIGKILL) in an

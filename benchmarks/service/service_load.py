@@ -1,8 +1,8 @@
 """Latency of the service against the offered rate, over HTTP, in an open loop.
 
-    python -m benchmarks.service_load [--points 10000] [--seconds 30] [--streams 0.25] [--write docs/load.md]
+    python -m benchmarks.service.service_load [--points 10000] [--seconds 30] [--streams 0.25] [--write docs/load.md]
 
-A real service runs on Ray Serve over a home filled as in `benchmarks.query_latency`. Its peer is the same app and home
+A real service runs on Ray Serve over a home filled as in `benchmarks.query.query_latency`. Its peer is the same app and home
 on uvicorn alone. Both get the same rates, shares of what saturates the service. Requests are sent at moments drawn beforehand,
 and latency counts from when a request was due. The report gives percentiles, what was dropped, and how late the generator was.
 """

@@ -1,6 +1,6 @@
 """Goodput of the service at up to eight times the rate that saturates it.
 
-    python -m benchmarks.service_overload [--deadline 2] [--seconds 20] [--write docs/load.md]
+    python -m benchmarks.service.service_overload [--deadline 2] [--seconds 20] [--write docs/load.md]
 
 Goodput is the number of answers a second that came within their deadline, which counts from when a request was due. The
 service is first saturated by 16 clients in a closed loop, then offered .5 to 8 times that rate in an open loop. Its peer in the

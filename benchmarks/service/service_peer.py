@@ -1,11 +1,12 @@
 """Answers a second of the service over a small collection, beside the smallest server that could be written.
 
-    python -m benchmarks.service_peer [--points 10000] [--captioned 0.1] [--clients 16] [--seconds 8] [--rounds 3] [--home HOME]
+    python -m benchmarks.service.service_peer [--points 10000] [--captioned 0.1] [--clients 16] [--seconds 8] [--rounds 3]
+        [--home HOME]
 
-A real service (Ray Serve, processes of its own) over a home filled as in `benchmarks.query_latency`, and `bare_peer.py` over as
-many vectors of the same lengths. Both run all the time and are asked in turns: by one client, then by all of them at once, for
-words alone and for complete answers. An answer that says that something was left out does not count. Processor time is that of
-all processes of a server. The load generator shares the machine with both.
+A real service (Ray Serve, processes of its own) over a home filled as in `benchmarks.query.query_latency`, and `bare_peer.py`
+over as many vectors of the same lengths. Both run all the time and are asked in turns: by one client, then by all of them at
+once, for words alone and for complete answers. An answer that says that something was left out does not count. Processor time
+is that of all processes of a server. The load generator shares the machine with both.
 """
 
 from __future__ import annotations

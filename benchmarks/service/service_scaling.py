@@ -1,6 +1,6 @@
 """Time from a step in load to the second replica, and requests lost while that replica is drained again.
 
-    python -m benchmarks.service_scaling [--stage ingress|encoders] [--low 1] [--high 8] [--write docs/load.md]
+    python -m benchmarks.service.service_scaling [--stage ingress|encoders] [--low 1] [--high 8] [--write docs/load.md]
 
 The service has the shape `graph` on Ray Serve; one stage may have one replica or two. A light load is followed by a heavy one,
 and by the light one again until the added replica is gone. The report gives the seconds from the step until Serve decides (its

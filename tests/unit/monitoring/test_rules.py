@@ -29,7 +29,7 @@ def checks(path: Path) -> list[dict[str, Any]]:
 
 
 def run(*command: object) -> str:
-    done = subprocess.run([str(one) for one in command], capture_output=True, text=True, timeout=120, check=False)
+    done = subprocess.run([str(one) for one in command], capture_output=True, text=True, timeout=240, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout
 
@@ -200,7 +200,7 @@ def test_the_tests_notice_a_broken_alert(promtool: Path, tmp_path: Path, alert: 
     whole = yaml.safe_load((MONITORING / "tests" / "service.yml").read_text())
     about = [test for test in whole["tests"] if any(check["alertname"] == alert for check in test.get("alert_rule_test", []))]
     broken.write_text(yaml.safe_dump({**whole, "tests": about}))
-    done = subprocess.run([promtool, "test", "rules", broken], capture_output=True, text=True, timeout=120, check=False)
+    done = subprocess.run([promtool, "test", "rules", broken], capture_output=True, text=True, timeout=240, check=False)
     assert done.returncode != 0
     assert alert in done.stdout + done.stderr
 
