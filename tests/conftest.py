@@ -35,6 +35,9 @@ __all__ = [
 def pytest_configure() -> None:
     # Before numpy and torch look. Two processes whose every product of matrices waits for two threads are five times as slow.
     os.environ.setdefault("OMP_NUM_THREADS", "1")
+    # Frameworks that only the client's retrievers use report to their makers unless they are told not to.
+    os.environ.setdefault("HAYSTACK_TELEMETRY_ENABLED", "False")
+    os.environ.setdefault("LANGSMITH_TRACING", "false")
     # Every frame with its variables, in colour, takes seconds. (Not `configure`: an app that nobody configured prints nothing.)
     structlog.get_config()["processors"][-1].exception_formatter = structlog.dev.plain_traceback
     # How long an example takes says something of the machine, and nothing of the example.

@@ -15,7 +15,7 @@ from tests.support.bad_input import (
 from tests.support.pictures import write_photos
 from tests.support.small_disk import SmallDisk, small_disk
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.nightly]
 
 
 @pytest.fixture

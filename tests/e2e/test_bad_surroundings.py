@@ -68,7 +68,7 @@ def test_a_second_opener_is_told_who_writes_and_nobody_loses_anything(own: Path,
         same = run("index", tmp_path / "owners", "--corpus", "owner", home=home)
         assert_one_clear_error(same, 6, "store_locked", "being indexed")
         assert run("status", home=home).code == 0  # the catalog can be read meanwhile
-        assert owner.communicate("go on\n", timeout=120)[0].strip() == "10"
+        assert owner.communicate("go on\n", timeout=240)[0].strip() == "10"
         assert owner.returncode == 0
     finally:
         owner.kill()

@@ -5,13 +5,16 @@ A few commands run as users start them; the others in this process, whose import
 
 from __future__ import annotations
 
+import os
 import shutil
+import sys
 from pathlib import Path
 
 import pytest
 import yaml
-from tests.support.cli import lodestone, run_here
+from tests.support.cli import environment, lodestone, run_here
 from tests.support.photos import CAT, COFFEE, ROCKET, photo_path
+from tests.support.terminal import PATIENT_PROBE, child_script, decode_sixel, in_terminal, screen_of
 
 
 @pytest.fixture(scope="module")
@@ -50,6 +53,30 @@ def test_json_output_has_paths_scores_and_timings(home: Path, words: str, name: 
     assert answer["timings_ms"]["total"] > 0
 
 
+def test_a_terminal_shows_the_pictures_and_a_pipe_gets_no_escape_sequence(home: Path, tmp_path: Path) -> None:
+    words = ("search", "a cat", "-n", "2", "--guides", "0")
+    env = {**environment(home, TERM="xterm-256color"), "LODESTONE_PICTURES": "auto"}
+    for name in ("COLUMNS", "LINES", "TMUX", "TERM_PROGRAM", "NO_COLOR"):
+        env.pop(name, None)
+
+    program = child_script(tmp_path, PATIENT_PROBE + "from lodestone_cli.main import main\nmain()\n")
+    shown = in_terminal([sys.executable, str(program), *words], env, answer=b"\x1b[6;20;10t\x1b[?62;4c")
+
+    assert shown.code == 0
+    screen = screen_of(shown.text.replace("\x1b[c", "").replace("\x1b[16t", "").replace("\r\n", "\n"))
+    sixels = [decode_sixel(graphics) for *_, graphics in screen.graphics if graphics.startswith("\x1bP")]
+    assert len(sixels) == 2
+    assert min(image.width for image in sixels) > 100
+    assert "a.png" in "\n".join(screen.lines)
+    assert any("file://" in link for link in screen.links)
+
+    for form in ((), ("-o", "json"), ("--pictures", "sixel"), ("--format", "paths")):
+        piped = run_here(*words, *form, home=home, TERM="xterm-kitty", FORCE_COLOR="")
+        assert piped.code == 0
+        assert "\x1b" not in piped.out + piped.err
+        assert ("note: pictures are shown in a list for a terminal" in piped.err) == (form[:1] == ("--pictures",))
+
+
 def test_yaml_output_is_the_same_answer(home: Path) -> None:
     first = run_here("search", "a cat", "--output", "yaml", "--guides", "0", home=home)
     assert yaml.safe_load(first.out)["hits"][0]["uri"] == "a.png"
@@ -86,13 +113,36 @@ def test_explain_accounts_for_each_hit(home: Path) -> None:
     assert all(hit["contributions"] for hit in answer["hits"])
 
 
-def test_similar_by_file_and_by_id_leaves_out_the_picture_itself(home: Path, folder: Path) -> None:
-    by_file = run_here("similar", folder / "a.png", "--output", "json", home=home).json
-    cat = by_file["hits"][0]
+def test_similar_leaves_out_an_indexed_picture_itself_by_its_file_and_by_its_id(
+    home: Path, folder: Path, tmp_path: Path
+) -> None:
+    copy = shutil.copy(folder / "a.png", tmp_path / "a copy.png")
+    by_copy = run_here("similar", copy, "--output", "json", home=home).json
+    cat = by_copy["hits"][0]
     assert cat["uri"] == "a.png"
+    by_file = run_here("similar", folder / "a.png", "--output", "json", home=home).json
     by_id = run_here("similar", cat["image_id"], "--output", "json", home=home).json
-    assert cat["image_id"] not in [hit["image_id"] for hit in by_id["hits"]]
     assert len(by_id["hits"]) == 2
+    for found in (by_file, by_id):
+        assert cat["image_id"] not in [hit["image_id"] for hit in found["hits"]]
+
+
+def test_a_file_that_changed_since_it_was_indexed_is_searched_by_as_it_is_now(home: Path, folder: Path) -> None:
+    picture = folder / "a.png"
+    before = picture.stat()
+    os.utime(picture, ns=(before.st_atime_ns, before.st_mtime_ns + 1_000_000_000))
+    try:
+        found = run_here("similar", picture, "--output", "json", home=home).json
+    finally:
+        os.utime(picture, ns=(before.st_atime_ns, before.st_mtime_ns))
+    assert found["hits"][0]["uri"] == "a.png"
+
+
+def test_parts_of_a_query_are_named_by_their_files(home: Path, folder: Path) -> None:
+    composed = run_here("search", "a cat", "--like", folder / "a.png", home=home).out
+    assert "part picture 0.56: a.png" in composed
+    assert "; composed; " in composed
+    assert "part picture 0.56: a.png" in run_here("explain", home=home).out
 
 
 def test_a_second_run_embeds_nothing(home: Path, folder: Path) -> None:

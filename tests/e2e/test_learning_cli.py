@@ -126,7 +126,7 @@ def test_a_search_by_picture_is_explained_and_asks_for_no_feedback(cli: Terminal
     told = cli.good("similar", cli.pictures / "coffee.jpg", "--limit", "1", "--local")
     assert "lodestone explain" in told
     assert "feedback" not in told
-    assert cli.good("explain").startswith("like a picture")
+    assert cli.good("explain").startswith("like an indexed picture")
     assert_one_error(cli("feedback", "-r", "1"), 2, "invalid_request", "by picture")
 
 

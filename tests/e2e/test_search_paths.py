@@ -84,6 +84,14 @@ def test_a_folder_outside_every_root_is_refused_with_their_names(home: Path, roo
         assert str(roots / "work") in done.err
 
 
+def test_a_part_of_a_folder_s_name_finds_nothing_and_the_folders_that_may_be_meant_are_named(home: Path) -> None:
+    done = run("search", "a picture", "--path", "SUMM", home=home)
+    assert (done.code, "no pictures found" in done.out) == (0, True)
+    assert "lies in the folder 'SUMM'; --path takes whole folders, such as 2024/summer" in done.err
+    unknown = run("search", "a picture", "--path", "100%", home=home)
+    assert "note: no picture that fits lies in the folder '100%'\n" in unknown.err
+
+
 def test_a_root_inside_the_folder_is_named_as_left_out(roots: Path, tmp_path: Path) -> None:
     home = tmp_path / "home"
     assert run("index", roots / "trips" / "2024" / "summer", home=home).code == 0

@@ -89,7 +89,7 @@ def test_indexing_beside_a_service_fails_no_query_and_its_pictures_appear(tmp_pa
         )
         time.sleep(2 * PERIOD_S)
         asker.stop.set()
-        asker.join(60)
+        asker.join(180)
 
         assert indexing.returncode == 0, indexing.stdout + indexing.stderr
         assert asker.errors == []

@@ -100,6 +100,7 @@ def test_training_from_a_corpus_puts_a_new_version_in_force_without_reading_a_pi
     assert bridges_on_disk(home) == {new}
 
 
+@pytest.mark.nightly
 def test_a_running_service_searches_the_bridge_that_was_trained_beside_it(home: Path, folder: Path) -> None:
     old = bridge_of(home)
     with Runtime.open(home_settings(home)) as runtime:  # begin from the bridge that ships: the present one knows the captions

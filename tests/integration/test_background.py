@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import shutil
 from pathlib import Path
 
 import httpx
+import psutil
 import pytest
 from tests.support.home import image_ids, settings_for
 from tests.support.pictures import write_photo, write_photos
@@ -124,7 +126,7 @@ async def test_what_is_embedded_is_found_before_the_directory_is_finished_and_a_
     indexed: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     write_photos(tmp_path / "more", 32)
-    settings = copied(indexed, tmp_path, wave_slices=1)
+    settings = copied(indexed, tmp_path, wave_slices=1, background_nice=7)
     async with serving(settings) as services:
         await settled(services)
         monkeypatch.setenv("LODESTONE_FAULT", "embedding:7")  # batches of four pictures: killed in the last of four slices
@@ -143,10 +145,19 @@ async def test_what_is_embedded_is_found_before_the_directory_is_finished_and_a_
 
         monkeypatch.delenv("LODESTONE_FAULT")
         await asyncio.to_thread(services.directories.index, added.directory.directory_id, LOCAL_CALLER)
+        await until(lambda: 7 in _niceness_of_children(), "for a process of the priority that was asked for")
         await settled(services)
         job = (services.directories.jobs(LOCAL_CALLER)).jobs[-1]
         assert job.counts["embedded"] == partial.waiting
         assert len({name for name in await found(services) if name.startswith("more/")}) == 32
+
+
+def _niceness_of_children() -> set[int]:
+    found = set()
+    for child in psutil.Process().children():
+        with contextlib.suppress(psutil.NoSuchProcess):
+            found.add(child.nice())
+    return found
 
 
 async def test_a_folder_that_is_not_there_loses_nothing_and_is_caught_up_with_when_it_is_back(

@@ -22,7 +22,7 @@ from lodestone.indexing.sync.collections import make_targets
 from lodestone.indexing.sync.verify import examine
 
 # The clients wait ever longer before they ask a bucket again that throttles, or that stalls.
-SLOW, STALL = (pytest.param(fault, marks=pytest.mark.slow) for fault in ("slow", "stall"))
+SLOW, STALL = (pytest.param(fault, marks=[pytest.mark.slow, pytest.mark.nightly]) for fault in ("slow", "stall"))
 PICTURES = [jpeg_bytes((64, 48), seed=i) for i in range(8)]
 
 

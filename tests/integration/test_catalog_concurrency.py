@@ -54,7 +54,7 @@ def test_processes_that_open_a_new_catalog_and_write_at_once_all_succeed(tmp_pat
         writer.stdin.write("go\n")
         writer.stdin.flush()
     for writer in writers:
-        _, errors = writer.communicate(timeout=120)
+        _, errors = writer.communicate(timeout=240)
         assert writer.returncode == 0, errors
     with Catalog.open(path) as catalog:
         corpus = catalog.corpus("shared")
@@ -71,7 +71,7 @@ def test_a_killed_writer_leaves_whole_batches(tmp_path: Path) -> None:
     writer.stdin.write("go\n")
     writer.stdin.flush()
     with Catalog.open(path) as catalog:
-        deadline = time.monotonic() + 60
+        deadline = time.monotonic() + 180
         while catalog.count_images() < 300 and time.monotonic() < deadline:
             time.sleep(0.02)
         writer.kill()

@@ -194,7 +194,7 @@ def test_writers_of_different_parts_of_one_slice_are_both_counted(catalog: Catal
 
     def write(part: str) -> None:
         for record in records:
-            together.wait(timeout=30)
+            together.wait(timeout=180)
             catalog.record_receipts([receipt(record, part)])
 
     with ThreadPoolExecutor(2) as pool:

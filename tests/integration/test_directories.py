@@ -14,6 +14,7 @@ from lodestone.config.home import Home
 from lodestone.directories.naming import find_directory
 from lodestone.directories.remove import remove_directory
 from lodestone.directories.service import DirectoryService
+from lodestone.directories.upkeep import order_for
 from lodestone.errors import InvalidRequestError, NotFoundError, StoreLockedError, UnknownNameError
 from lodestone.home.runtime import Runtime
 from lodestone.indexing.locking import corpus_lock
@@ -85,6 +86,13 @@ def test_a_directory_is_described_with_what_can_be_found_of_it(runtime: Runtime,
     assert [(one.name, one.images, one.waiting, one.failed) for one in listed] == [("first", 4, 0, 0), ("second", 4, 0, 1)]
     assert book(runtime).page(1, 1).directories == listed[1:]
     assert book(runtime).page(0, 1).next_offset == 1
+
+
+def test_an_order_for_a_directory_tries_failed_files_again_only_where_that_is_asked_for(runtime: Runtime) -> None:
+    root = find_directory(runtime.catalog, "second")
+    for wished in (False, True):
+        order = order_for(runtime.catalog, root, reason="asked", retry_failed=wished)
+        assert (order.corpus, order.paths, order.retry_failed) == ("photos", (root.path,), wished)
 
 
 def test_a_directory_goes_with_its_points_and_thumbnails_and_the_others_stay(runtime: Runtime, tmp_path: Path) -> None:

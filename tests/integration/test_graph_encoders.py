@@ -115,7 +115,7 @@ async def test_a_version_that_loads_longer_than_a_query_may_take_is_loaded_once_
 
     def load(named: dict[str, str]) -> SharedEncoder:
         loads.append(named)
-        slow.wait(30)
+        slow.wait(180)
         return original(named)
 
     await encoders.load(collections)

@@ -283,7 +283,7 @@ def test_readiness_asks_the_models_where_they_are_and_a_killed_replica_of_them_i
     assert http.get("/readyz").json()["checks"]["models"]["ok"]
     (replica,) = running.replicas("Encoders")
     replica.kill()
-    replica.wait(30)
+    replica.wait(180)
     with ThreadPoolExecutor(4) as pool:
         body = {**WORDS.model_dump(mode="json"), "deadline_ms": 3000}
         answers = list(pool.map(lambda _: http.post("/v1/search", json=body), range(8)))

@@ -125,6 +125,20 @@ async def test_guides_unlike_the_others_are_shown_as_rejected_and_find_nothing(c
     assert {"drawn/3", "drawn/7"} <= {part.guide for hit in everything.hits for part in hit.contributions}
 
 
+@pytest.mark.parametrize("left_out", [["drawn/3", "drawn/7", "drawn/99"], [f"drawn/{number}" for number in range(8)]])
+async def test_guides_that_the_request_leaves_out_are_drawn_and_listed_but_find_nothing(collection, left_out):
+    engine = engine_of(collection, Drawn(photo(CAT), photo(CAT), photo(CAT), photo(ROCKET)), outliers=False)
+    response = await engine.answer(SearchRequest(query="a cat", without_guides=left_out, explain=True))
+    statuses = {guide.guide_id: guide.status for guide in response.guides}
+    assert {name for name, status in statuses.items() if status == "dropped"} == set(left_out) & statuses.keys()
+    assert set(statuses.values()) <= {"used", "dropped"}
+    assert not set(left_out) & {part.guide for hit in response.hits for part in hit.contributions}
+    assert (response.warnings, response.dropped) == ([], [])
+    trace = load_trace(collection.catalog, response.query_id)
+    assert replay(trace).identical
+    assert (await ask_again(engine, collection.catalog, trace)).identical, "asked again without them too"
+
+
 async def test_drawing_stops_when_more_guides_change_nothing(collection):
     generator = Drawn(photo(CAT))
     response = await engine_of(collection, generator).answer(SearchRequest(query="a cat", adaptive=True))

@@ -10,6 +10,8 @@ from typing import Any
 
 import pytest
 from tests.support.home import settings_for
+from tests.support.homes import index
+from tests.support.in_process import opened_services
 from tests.support.pictures import encoded, write_photo, write_photos
 from tests.support.pictures import photo as drawn
 
@@ -18,14 +20,11 @@ from lodestone.catalog.records import ImageState
 from lodestone.config.settings import Settings
 from lodestone.errors import NotFoundError, PictureNotReadyError, StoreError
 from lodestone.home.runtime import Runtime
-from lodestone.indexing.run.index_run import index_paths
-from lodestone.indexing.run.report import IndexRequest
 from lodestone.indexing.sync import collections as syncing
 from lodestone.services.use_cases import Services
 from lodestone.spaces.bridge_weights import BridgeWeights
 from lodestone.training.retrain import KIND
 from lodestone_schemas.api import SearchOptions, SearchRequest, SearchResponse, SyncRequest
-from lodestone_serve.inference.home import home_services
 
 ASKED = SearchRequest(query="coloured dots", limit=3, guides=0)
 
@@ -34,17 +33,14 @@ ASKED = SearchRequest(query="coloured dots", limit=3, guides=0)
 def settings(tmp_path: Path) -> Settings:
     write_photos(tmp_path / "pictures", 5)
     settings = settings_for(tmp_path)
-    with Runtime.open(settings) as runtime:
-        index_paths(runtime, IndexRequest((tmp_path / "pictures",), corpus="photos"))
+    index(settings, tmp_path / "pictures")
     return settings
 
 
 @pytest.fixture
 async def services(settings: Settings) -> AsyncIterator[Services]:
-    opened = home_services(settings)
-    await opened.session.open()
-    yield opened
-    await opened.session.close()
+    async with opened_services(settings) as opened:
+        yield opened
 
 
 def activate_shifted(settings: Settings, *, shift: float) -> str:
@@ -78,7 +74,7 @@ async def test_a_new_bridge_is_searched_after_its_sync_and_the_old_one_until_the
     real, loop, meanwhile = syncing.sync, asyncio.get_running_loop(), []
 
     def sync(runtime: Runtime, **options: Any) -> Any:
-        meanwhile.append(asyncio.run_coroutine_threadsafe(services.search.answer(ASKED, LOCAL_CALLER), loop).result(60))
+        meanwhile.append(asyncio.run_coroutine_threadsafe(services.search.answer(ASKED, LOCAL_CALLER), loop).result(180))
         return real(runtime, **options)
 
     monkeypatch.setattr(syncing, "sync", sync)
@@ -125,14 +121,10 @@ async def test_a_sync_that_fails_after_the_promotion_leaves_the_new_bridge_servi
 
 async def test_a_service_that_starts_before_the_sync_serves_the_old_bridge_then_the_new(settings: Settings) -> None:
     activate_shifted(settings, shift=0.02)
-    opened = home_services(settings)
-    await opened.session.open()
-    try:
+    async with opened_services(settings) as opened:
         assert_whole(await opened.search.answer(ASKED, LOCAL_CALLER))
         assert await synchronise(opened) == "done"
         assert_whole(await opened.search.answer(ASKED, LOCAL_CALLER))
-    finally:
-        await opened.session.close()
 
 
 async def test_a_changed_picture_that_waits_for_its_embedding_is_found_and_sends_nothing(

@@ -109,6 +109,7 @@ def test_a_picture_that_kills_its_workers_becomes_a_failure_and_its_neighbours_a
         assert len(isolated) == 1  # its neighbours in the dead actor were embedded at their second attempt
 
 
+@pytest.mark.nightly
 @pytest.mark.slow
 def test_what_ends_the_work_in_a_worker_ends_the_run_with_its_own_error(ray_cluster: None, tmp_path: Path) -> None:
     write_photos(tmp_path / "photos", 24)
@@ -207,6 +208,7 @@ def test_models_are_loaded_once_an_actor_in_a_run_of_two_thousand_slices(ray_clu
     assert len(made) == len(set(made)) == 2
 
 
+@pytest.mark.nightly
 @pytest.mark.slow
 def test_a_run_of_its_own_is_quiet_and_leaves_no_process_behind(tmp_path: Path) -> None:
     write_photos(tmp_path / "photos", 24)

@@ -252,7 +252,7 @@ def cancel_at(runtime: Runtime, pulses: list[Heartbeat], stage: RunStage, *, aft
     def report(event: ProgressEvent) -> None:
         if event.stage is stage and event.done > after:
             runtime.catalog.request_cancel(runtime.catalog.runs(1)[0].run_id)
-            pulses[-1].wait(60)
+            pulses[-1].wait(180)
 
     return report
 
@@ -271,7 +271,9 @@ def test_a_cancelled_run_keeps_what_it_finished_and_is_resumed_without_looking_f
         monkeypatch.setattr(index_run, "examine", lambda *_, **__: pytest.fail("looked for files again"))
         report = index_paths(runtime, IndexRequest(resume=cut.run_id))
         assert (report.images, report.resumed) == (24, cut.run_id)
-        assert report.counts["embedded"] == (16 if report.adopted < 4 else 8)  # the second slice may have come to its end
+        # The second slice may have come to its end: it was recorded by then, or its files are adopted.
+        assert cut.counts["embedded"] in {8, 16}
+        assert report.counts["embedded"] == 24 - cut.counts["embedded"] - (8 if report.adopted >= 4 else 0)
         assert runtime.catalog.runs(1)[0].request["paths"] == [str(tmp_path / "photos")]
 
 
@@ -390,5 +392,8 @@ def test_the_first_slices_take_time_from_the_start_of_the_work(tmp_path: Path) -
     with open_runtime(tmp_path, executor="inline", slice_size=2) as runtime:
         index_paths(runtime, IndexRequest((tmp_path / "photos",)), progress=events.append)
     embedding = [event for event in events if event.stage is RunStage.EMBED]
-    assert [(event.done, event.total) for event in embedding] == [(0, 4), (2, 4), (4, 4)]
-    assert embedding[1].rate > 0  # measured, not unknown for want of an earlier mark
+    counts = [event.done for event in embedding]
+    assert (counts[0], counts[-1]) == (0, 4)
+    assert counts == sorted(counts)  # how many there are between depends on time: pictures are counted, not slices
+    assert {event.total for event in embedding} == {4}
+    assert next(event.rate for event in embedding if event.done) > 0  # measured, not unknown for want of an earlier mark

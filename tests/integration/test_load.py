@@ -74,7 +74,7 @@ def test_the_next_group_is_read_while_one_is_written(
 
     def writes(self: VectorStore, name: str, batch: PointBatch) -> None:
         following = next(writing, None)
-        assert following is None or following.wait(30)
+        assert following is None or following.wait(180)
         upsert(self, name, batch)
 
     monkeypatch.setattr(PicturePoints, "points", reads)
@@ -149,7 +149,7 @@ def test_what_changed_between_its_reading_and_its_writing_is_loaded_again(store:
 
 
 def test_several_groups_are_in_flight_at_once(store: VectorStore, target: SpaceTarget) -> None:
-    meeting = threading.Barrier(3, timeout=30)
+    meeting = threading.Barrier(3, timeout=180)
     calls = iter(range(100))
 
     class Meeting(StoreLoader):

@@ -58,7 +58,7 @@ class Held:
         self.released = threading.Event()
 
     def keep(self, _trace):
-        self.released.wait(60)
+        self.released.wait(180)
         return []
 
 
@@ -141,7 +141,7 @@ async def test_no_answer_waits_for_a_locked_catalog_beyond_its_deadline(collecti
     # What a first query loads may take longer than the deadline on a busy machine.
     await collection.engine(profile=PROFILE).answer(SearchRequest(query="a cat", guides=0, deadline_ms=60_000))
     try:
-        response = await engine.answer(SearchRequest(query="a cat", guides=0, deadline_ms=2_000))
+        response = await engine.answer(SearchRequest(query="a cat", guides=0, deadline_ms=6_000))
     finally:
         held.released.set()
     assert response.hits
@@ -154,7 +154,7 @@ async def test_a_locked_catalog_does_not_take_all_threads(collection):
             self.opened = threading.Event()
 
         def add_queries(self, *_):
-            self.opened.wait(30)
+            self.opened.wait(180)
 
     catalog = Locked()
     memory = Memory(catalog, collection.store, history=10, tags=TagSettings(implicit=False))

@@ -71,7 +71,7 @@ def test_below_fifteen_guides_planted_ones_are_found_by_their_distance(guides: i
     assert recall >= 0.93  # measured: .94 to 1
 
 
-@pytest.mark.parametrize("guides", [ON_A_MAP, pytest.param(24, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("guides", [ON_A_MAP, pytest.param(24, marks=[pytest.mark.slow, pytest.mark.nightly])])
 def test_from_fifteen_guides_on_planted_ones_are_found_on_a_map(guides: int) -> None:
     def trials() -> Iterator[tuple[np.ndarray, np.ndarray]]:
         for seed in range(40):

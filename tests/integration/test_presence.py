@@ -20,6 +20,9 @@ from lodestone.query_log.replay import replay
 from lodestone.query_log.trace import load_trace
 from lodestone.spaces.bridge import BridgeSpace
 from lodestone.spaces.labels import LabelSpace
+from lodestone.tags.delivery import deliver
+from lodestone.tags.search import TagSearch
+from lodestone.tags.service import TagService
 from lodestone_cli.demo.pictures import PHOTOS
 from lodestone_schemas.api import SearchOptions, SearchRequest
 
@@ -57,12 +60,13 @@ def engine(collection, models):
     return engine_of(collection, models)
 
 
-def engine_of(collection, models):
+def engine_of(collection, models, tags=None):
     return collection.engine(
         profile=replace(PROFILE, spaces=("bridge", "labels")),
         weigher=make_weigher(models.projections),
         learnt=LearnedModels(
             presence=make_judge("embedded", models.projections),
+            tags=tags,
             memory=Memory(collection.catalog, collection.store, history=100, tags=TagSettings(implicit=False)),
         ),
     )
@@ -96,6 +100,23 @@ async def test_every_answer_of_the_stream_has_the_confidence_and_the_record_keep
     assert (trace.confidence, trace.probably_nothing) == (answers[-1].confidence, True)
     assert explain(trace).confidence_signs["bridge.best"] > 0 or explain(trace).confidence_signs["labels.best"] > 0
     assert replay(trace).confidence == answers[-1].confidence
+
+
+async def test_words_that_somebody_tagged_a_picture_with_are_there_whatever_the_models_see(models, tmp_path):
+    tagged = Collection(tmp_path, models)
+    tagged.add("photos", photos())
+    tagged.caption({CAT: ["a cat looks up"]})  # what captions say is joined after what tags say
+    TagService(tagged.catalog).add([tagged.ids[CAT]], f"our {NONSENSE}")
+    deliver(tagged.catalog, tagged.store)
+    engine = engine_of(tagged, models, tags=TagSearch(tagged.store))
+    answer = await engine.answer(SearchRequest(query=NONSENSE))
+    assert (answer.confidence, answer.probably_nothing) == (1.0, False)
+    trace = load_trace(tagged.catalog, answer.query_id)
+    assert explain(trace).confidence_signs["tags"] == 1.0
+    without_tags = await engine.answer(SearchRequest(query=NONSENSE, tags=False))
+    some_words = await engine.answer(SearchRequest(query=f"{NONSENSE} zxcvb"))
+    assert without_tags.probably_nothing and some_words.probably_nothing
+    tagged.close()
 
 
 async def test_the_second_page_has_the_confidence_of_the_first(engine):

@@ -47,8 +47,18 @@ PARAMETERS: dict[str, list[dict[str, str]]] = {
     "/v1/runs": [{"corpus": "{name}"}],
     "/v1/images/{image_id}/similar": [{"corpora": "{name}"}],
 }
-WITHOUT_TENANTS = {"/healthz", "/readyz", "/metrics", "/v1/status", "/v1/models", "/v1/models/{model_id}", "/v1/generators"}
+WITHOUT_TENANTS = {
+    "/healthz",
+    "/readyz",
+    "/metrics",
+    "/v1/session",
+    "/v1/status",
+    "/v1/models",
+    "/v1/models/{model_id}",
+    "/v1/generators",
+}
 FORBIDDEN = {
+    "/v1/trust/events",
     "/v1/internal/sync",
     "/v1/internal/shadow",
     "/v1/keys",

@@ -281,7 +281,7 @@ def test_a_sync_with_the_token_ends_well_and_without_it_is_refused(http: httpx.C
 def test_the_home_of_a_running_service_is_refused_to_a_second_one(service: Service, indexed_home: Path) -> None:
     second = start_service(indexed_home)
     assert read_line(second).startswith("store_locked: ")
-    assert second.wait(30) != 0
+    assert second.wait(180) != 0
     assert find_service(Home(indexed_home)) == service.address
 
 
@@ -299,7 +299,7 @@ def test_a_killed_replica_is_replaced_and_a_stopped_service_leaves_nothing(small
         family = psutil.Process(running.process.pid).children(recursive=True)
         replica = next(one for one in family if "ServeReplica" in " ".join(one.cmdline()))
         replica.kill()
-        replica.wait(30)
+        replica.wait(180)
         wait_until(lambda: _is_ready(running.url), seconds=120)
         with running.client() as client:
             assert client.search(SearchRequest(query="a cat")).hits
@@ -317,7 +317,7 @@ def test_a_killed_replica_is_replaced_and_a_stopped_service_leaves_nothing(small
 def test_a_killed_service_frees_the_store_and_its_address_is_ignored(small_home: Path) -> None:
     with running_service(small_home) as running:
         running.process.kill()
-        running.process.wait(30)
+        running.process.wait(180)
         assert running.home.service.exists()
         assert find_service(running.home) is None
         settings = home_settings(small_home, store={"lock_timeout_s": 60})

@@ -103,7 +103,7 @@ def test_closing_during_a_build_stops_the_child_and_keeps_everything(store: Vect
 
     def slow(shard, spec, stop, *, threads):
         started.set()
-        assert stop.wait(30)
+        assert stop.wait(180)
         raise StoreError("stopped")
 
     def build() -> None:
@@ -115,10 +115,10 @@ def test_closing_during_a_build_stops_the_child_and_keeps_everything(store: Vect
     monkeypatch.setattr(edge, "run_build_child", slow)
     thread = threading.Thread(target=build)
     thread.start()
-    assert started.wait(30)
+    assert started.wait(180)
     assert store.info(SPEC.name).building
     store.close()
-    thread.join(30)
+    thread.join(180)
     assert failures == ["stopped"]
     again = open_store("edge", root=tmp_path, lock_timeout=0)
     assert_whole(again)
@@ -130,7 +130,7 @@ def test_dropping_during_a_build_removes_the_collection(store: VectorStore, tmp_
 
     def slow(shard, spec, stop, *, threads):
         started.set()
-        assert stop.wait(30)
+        assert stop.wait(180)
 
     def build() -> None:
         try:
@@ -141,9 +141,9 @@ def test_dropping_during_a_build_removes_the_collection(store: VectorStore, tmp_
     monkeypatch.setattr(edge, "run_build_child", slow)
     thread = threading.Thread(target=build)
     thread.start()
-    assert started.wait(30)
+    assert started.wait(180)
     store.drop(SPEC.name)
-    thread.join(30)
+    thread.join(180)
     assert len(failures) == 1
     assert store.collections() == []
     assert list((tmp_path / "collections").iterdir()) == []

@@ -17,6 +17,8 @@ import httpx
 import pytest
 from fastapi import FastAPI
 from tests.support.home import settings_for
+from tests.support.homes import index
+from tests.support.in_process import app_of, client_of, opened_services
 from tests.support.pictures import write_photos
 
 from lodestone.access.caller import LOCAL_CALLER
@@ -24,15 +26,10 @@ from lodestone.catalog.catalog import Catalog
 from lodestone.config.home import Home
 from lodestone.config.settings import Settings
 from lodestone.errors import DeadlineExceededError
-from lodestone.home.runtime import Runtime
-from lodestone.indexing.run.index_run import index_paths
-from lodestone.indexing.run.report import IndexRequest
 from lodestone.query.request_context import RequestContext
 from lodestone.services.use_cases import Services
 from lodestone.store.base import VectorStore
 from lodestone_schemas.api import SearchRequest
-from lodestone_serve.http.application import create_app
-from lodestone_serve.inference.home import home_services
 
 _SERVE = """
 import json, sys
@@ -50,28 +47,24 @@ def settings(tmp_path_factory: pytest.TempPathFactory) -> Settings:
     folder = tmp_path_factory.mktemp("traffic")
     write_photos(folder / "pictures", 12)
     settings = settings_for(folder)
-    with Runtime.open(settings) as runtime:
-        index_paths(runtime, IndexRequest((folder / "pictures",), corpus="photos"))
+    index(settings, folder / "pictures")
     return settings
 
 
 @pytest.fixture
 async def services(settings: Settings) -> AsyncIterator[Services]:
-    opened = home_services(settings)
-    await opened.session.open()
-    yield opened
-    await opened.session.close()
+    async with opened_services(settings) as opened:
+        yield opened
 
 
 @pytest.fixture
 async def app(services: Services, settings: Settings) -> FastAPI:
-    return create_app(services, settings=settings.serve, token="secret")
+    return app_of(services, settings)
 
 
 @pytest.fixture
 async def http(app: FastAPI) -> AsyncIterator[httpx.AsyncClient]:
-    transport = httpx.ASGITransport(app=app, raise_app_exceptions=False)
-    async with httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1:7860") as client:
+    async with client_of(app) as client:
         yield client
 
 
@@ -85,7 +78,7 @@ async def test_answers_do_not_wait_for_their_records_and_looking_back_does(
     http: httpx.AsyncClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     go, real = threading.Event(), Catalog.add_queries
-    monkeypatch.setattr(Catalog, "add_queries", lambda *arguments: go.wait(20) and real(*arguments))
+    monkeypatch.setattr(Catalog, "add_queries", lambda *arguments: go.wait(180) and real(*arguments))
     answers = [(await http.post("/v1/search", json={"query": "dots", "guides": 0})).json() for _ in range(3)]
     assert all(not answer["warnings"] for answer in answers), "and nobody was told of a record that failed"
     looks = [
@@ -104,10 +97,10 @@ async def test_answers_do_not_wait_for_their_records_and_looking_back_does(
 
 
 async def test_a_closing_service_writes_down_what_it_has_answered(settings: Settings) -> None:
-    services = home_services(settings)
-    await services.session.open()
-    asked = [await services.search.answer(SearchRequest(query=f"dots {number}", guides=0), LOCAL_CALLER) for number in range(5)]
-    await services.session.close()
+    async with opened_services(settings) as services:
+        asked = [
+            await services.search.answer(SearchRequest(query=f"dots {number}", guides=0), LOCAL_CALLER) for number in range(5)
+        ]
     with Catalog.open(Home(settings.home).catalog) as catalog:
         assert all(catalog.has_query(answer.query_id) for answer in asked)
 
@@ -122,7 +115,7 @@ async def test_a_tag_is_there_for_good_before_it_is_answered_though_the_store_fa
     real = type(store).upsert_sparse
 
     def late(self: VectorStore, *arguments: object) -> None:
-        delivered.wait(20)
+        delivered.wait(180)
         real(self, *arguments)  # type: ignore[arg-type]
 
     monkeypatch.setattr(type(store), "upsert_sparse", late)
@@ -133,7 +126,7 @@ async def test_a_tag_is_there_for_good_before_it_is_answered_though_the_store_fa
         assert [change.image_id for change in elsewhere.tag_outbox()] == [image_id]
     assert await tagged_for(http, "zebra crossing") == []
     delivered.set()
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(120):
         while await tagged_for(http, "zebra crossing") != [image_id]:
             await asyncio.sleep(0.01)
 
@@ -183,21 +176,17 @@ def test_what_people_said_survives_a_kill_right_after_the_answer(settings: Setti
             process.send_signal(signal.SIGKILL)
     finally:
         process.kill()
-        process.wait(30)
+        process.wait(180)
     assert (said.status_code, tagged.status_code) == (200, 200), json.dumps([said.json(), tagged.json()])
     with Catalog.open(Home(settings.home).catalog) as catalog:
         assert catalog.find_feedback(answer["query_id"], [right], []) is not None
         assert {"survivor", "a kill"} <= {tag.text for tag in catalog.tags([right])[right]}
 
     async def after_restart() -> None:
-        services = home_services(settings)
-        await services.session.open()
-        try:
-            transport = httpx.ASGITransport(app=create_app(services, settings=settings.serve, token="secret"))
-            async with httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1") as http, asyncio.timeout(30):
+        async with opened_services(settings) as services:
+            transport = httpx.ASGITransport(app=app_of(services, settings))
+            async with httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1") as http, asyncio.timeout(120):
                 while await tagged_for(http, "survivor") != [right]:
                     await asyncio.sleep(0.01)
-        finally:
-            await services.session.close()
 
     asyncio.run(after_restart())

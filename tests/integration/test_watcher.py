@@ -14,7 +14,7 @@ from tests.support.upkeep import IMPATIENT
 
 from lodestone.catalog.records import Root
 from lodestone.directories.queue import IndexOrder
-from lodestone.directories.watch import DirectoryWatcher
+from lodestone.directories.watch import DirectoryWatcher, WatchDelays
 from lodestone.errors import CatalogError, ServiceUnavailableError
 
 
@@ -50,9 +50,11 @@ def orders() -> Orders:
 def watching(folder: Path, orders: Orders) -> Iterator[Callable[..., DirectoryWatcher]]:
     started: list[DirectoryWatcher] = []
 
-    def start(watched: Callable[[], list[tuple[Root, str]]] | None = None) -> DirectoryWatcher:
+    def start(
+        watched: Callable[[], list[tuple[Root, str]]] | None = None, patience: WatchDelays = IMPATIENT
+    ) -> DirectoryWatcher:
         root = Root("id", "corpus", "pictures", str(folder), watched=True)
-        watcher = DirectoryWatcher(watched or (lambda: [(root, "photos")]), orders.submit, patience=IMPATIENT)
+        watcher = DirectoryWatcher(watched or (lambda: [(root, "photos")]), orders.submit, patience=patience)
         started.append(watcher)
         watcher.start()
         return watcher
@@ -65,7 +67,7 @@ def watching(folder: Path, orders: Orders) -> Iterator[Callable[..., DirectoryWa
 def test_a_watch_begins_with_the_whole_directory_and_a_burst_is_one_order(
     folder: Path, orders: Orders, watching: Callable[..., DirectoryWatcher]
 ) -> None:
-    watching()
+    watching(patience=WatchDelays(quiet=3.0, longest=120.0, look=0.2))  # time enough for all files on a busy machine
     wait_until(lambda: orders.paths() == [(str(folder),)])
     assert orders.taken[0] == IndexOrder("photos", (str(folder),), reason="watched")
     for number in range(30):

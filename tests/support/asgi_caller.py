@@ -57,12 +57,12 @@ class Call:
     async def leave(self) -> None:
         """Close the connection, and wait until the app has noticed."""
         self._left.set()
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(120):
             await asyncio.wait([self.task])
 
     async def done(self) -> Call:
         """Wait for the whole answer."""
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(120):
             await self.task
         return self
 
@@ -75,6 +75,6 @@ class Call:
         return [dict(line.split(": ", 1) for line in block.splitlines()) for block in blocks]
 
     async def until_event(self, name: str) -> None:
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(120):
             while name not in [event["event"] for event in self.events()]:
                 await asyncio.sleep(0.002)

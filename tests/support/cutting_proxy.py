@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import socket
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from urllib.parse import urlsplit
+
+_READ_S = 0.5  # a browser drops what the page has not read of a connection that breaks
 
 
 @dataclass
@@ -58,6 +61,7 @@ def _pass_on(source: socket.socket, sink: socket.socket, proxy: Cutting | None) 
             end = _end_of(said, proxy)
             sink.sendall(chunk if end is None else chunk[: len(chunk) - len(said) + end])
             if end is not None:
+                time.sleep(_READ_S)
                 break
     for one in (source, sink):
         with suppress(OSError):

@@ -37,7 +37,7 @@ class FakeGpu:
     def decode(self, files: Sequence[JpegFile]) -> list[NDArray[np.uint8]]:
         self.batches.append(len(files))
         if self.pause is not None:
-            self.pause.wait(30)
+            self.pause.wait(180)
         if len(files) > self.room:
             raise OutOfMemoryError("this is a fake: CUDA out of memory")
         if any(file.data in self.broken for file in files):

@@ -6,8 +6,9 @@ from pathlib import Path
 from typing import Any
 
 from tests.support.models import model_context
+from tests.support.patience import DEADLINE_MS
 
-from lodestone.config.settings import IndexSettings, ModelSettings, ServeSettings, Settings, StoreSettings
+from lodestone.config.settings import IndexSettings, ModelSettings, QuerySettings, ServeSettings, Settings, StoreSettings
 from lodestone.home.runtime import Runtime
 
 
@@ -18,8 +19,9 @@ def settings_for(
     return Settings(
         home=folder / "home",
         models=ModelSettings(cache=model_context().cache.root, threads=1),
-        index=IndexSettings(executor=executor, slice_size=slice_size, workers=workers, **index),  # type: ignore[arg-type]
+        index=IndexSettings(executor=executor, slice_size=slice_size, workers=workers, **{"background_nice": 0, **index}),  # type: ignore[arg-type]
         store=StoreSettings(lock_timeout_s=0.2),
+        query=QuerySettings(deadline_ms=DEADLINE_MS),
         serve=ServeSettings(upkeep=upkeep),
     )
 

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.support.models import model_context
+from tests.support.patience import DEADLINE_MS
 from tests.support.photos import CAT, COFFEE, PERSON, ROCKET, photo
 from tests.support.pictures import write_photos
 
@@ -39,13 +40,18 @@ print("stopped", flush=True)
 
 
 def home_settings(home: Path, **flags: Any) -> Settings:
-    """Settings of a home whose models are in the tests' shared cache."""
+    """Settings of a home whose models are in the tests' shared cache, and which indexes as fast beside a service as without."""
     return load_settings(_flags(home, flags)).settings
 
 
 def _flags(home: Path, flags: Mapping[str, Any]) -> dict[str, Any]:
     cache = model_context().cache.root
-    return {"home": str(home), "models": {"cache": str(cache), "threads": 1}, **flags}
+    own = {
+        "models": {"cache": str(cache), "threads": 1},
+        "index": {"background_nice": 0},
+        "query": {"deadline_ms": DEADLINE_MS},
+    }
+    return {"home": str(home), **own, **flags}
 
 
 def write_pictures(folder: Path, *, drawn: int = 56) -> None:
@@ -122,7 +128,7 @@ def read_line(process: subprocess.Popen[str]) -> str:
         timer.cancel()
 
 
-def stop(process: subprocess.Popen[str], number: int = signal.SIGTERM, *, within_s: float = 60.0) -> int:
+def stop(process: subprocess.Popen[str], number: int = signal.SIGTERM, *, within_s: float = 180.0) -> int:
     """Send a signal and wait for the end; its exit code."""
     if process.poll() is None:
         process.send_signal(number)
@@ -133,7 +139,7 @@ def stop(process: subprocess.Popen[str], number: int = signal.SIGTERM, *, within
         raise
 
 
-def wait_until(condition: Any, *, seconds: float = 60.0, every: float = 0.1) -> None:
+def wait_until(condition: Any, *, seconds: float = 180.0, every: float = 0.1) -> None:
     """Return when `condition()` is true; fail after `seconds`."""
     end = time.monotonic() + seconds
     while not condition():

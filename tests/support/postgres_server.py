@@ -31,7 +31,7 @@ from lodestone.catalog.tables import metadata
 
 REQUIRE = "LODESTONE_REQUIRE_POSTGRES"
 _USER = "lodestone"
-_READY_SECONDS = 60.0
+_READY_SECONDS = 120.0
 # Written to the operating system at each commit, not to the disk: that outlives the server's death, and is fast.
 _SETTINGS = {
     "fsync": "off",
@@ -110,7 +110,7 @@ class PostgresServer:
         return f"postgresql+psycopg://{_USER}@127.0.0.1:{self.port}/{database}"
 
     def _conninfo(self) -> str:
-        return f"host=127.0.0.1 port={self.port} user={_USER} dbname=postgres connect_timeout=5"
+        return f"host=127.0.0.1 port={self.port} user={_USER} dbname=postgres connect_timeout=60"
 
     def _run(self) -> subprocess.Popen[bytes]:
         command = [str(self.binaries / "postgres"), "-D", str(self.data), "-p", str(self.port)]

@@ -20,7 +20,7 @@ from typing import Any
 from tests.support.ports import free_ports
 
 NODES = 3
-_READY_SECONDS = 60.0
+_READY_SECONDS = 120.0
 
 
 @dataclass

@@ -20,7 +20,7 @@ from scripts.fetch_qdrant import QdrantUnavailableError, fetch
 from tests.support.ports import free_ports
 
 REQUIRE = "LODESTONE_REQUIRE_QDRANT"
-_READY_SECONDS = 30.0
+_READY_SECONDS = 120.0
 
 
 @dataclass(frozen=True)

@@ -25,7 +25,7 @@ import psutil
 from tests.support.ports import free_ports
 
 NODES = 3
-_READY_SECONDS = 60.0
+_READY_SECONDS = 120.0
 _ENDING_SECONDS = 15.0
 _ENVIRONMENT = {
     "RAY_USAGE_STATS_ENABLED": "0",

@@ -13,8 +13,9 @@ MB = 2**20
 EVERY_ROUTE = pytest.mark.parametrize("row", TABLE, ids=lambda row: row.name)
 
 # What a change of the table must not change by mistake. Whatever is not listed has the usual value.
-PAGES = {"GET /", "GET /docs", "GET /docs/assets/{name}"}
-NO_SCOPE = {"GET /healthz", "GET /readyz", "GET /metrics", "GET /openapi.json", "GET /v1/status", *PAGES}
+PAGES = {"GET /", "GET /docs", "GET /manage", "GET /docs/assets/{name}", "GET /web/files/{name:path}"}
+SESSIONS = {"POST /v1/session", "DELETE /v1/session"}
+NO_SCOPE = {"GET /healthz", "GET /readyz", "GET /metrics", "GET /openapi.json", "GET /v1/status", *PAGES, *SESSIONS}
 OTHER_SCOPES = {
     "POST /v1/feedback": "search feedback",
     "POST /v1/tags": "search feedback",
@@ -83,10 +84,12 @@ DEADLINES = {
 }
 PROBES = {"GET /healthz", "GET /readyz"}
 WITHOUT_KEY = {*PROBES, *PAGES, "GET /openapi.json"}
-WITHOUT_RATE = {*WITHOUT_KEY, "GET /metrics"}
-UNOBSERVED = {*PROBES, "GET /metrics"}
+WITHOUT_RATE = {*WITHOUT_KEY, "GET /metrics", "POST /v1/session", "DELETE /v1/session"}
+UNOBSERVED = {*PROBES, "GET /metrics", "GET /web/files/{name:path}"}
 
 
 def path_of(row: RoutePolicy) -> str:
     """Return a path of the route, with its parameters filled in."""
-    return re.sub(r"\{[^}]+\}", "pages.css" if "assets" in row.path else KNOWN_ID, row.path)
+    files = {"assets": "pages.css", "files": "main.js"}
+    named = next((name for folder, name in files.items() if f"/{folder}/" in row.path), KNOWN_ID)
+    return re.sub(r"\{[^}]+\}", named, row.path)

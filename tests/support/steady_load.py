@@ -44,7 +44,7 @@ class Load:
 
     def more(self, count: int = 4) -> None:
         """Return after some more answers."""
-        wanted, end = len(self.answers) + count, time.monotonic() + 60
+        wanted, end = len(self.answers) + count, time.monotonic() + 180
         while len(self.answers) < wanted:
             assert time.monotonic() < end, "queries are not answered any more"
             time.sleep(0.02)

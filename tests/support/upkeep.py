@@ -21,7 +21,7 @@ from lodestone_schemas.api import SearchRequest
 from lodestone_serve.inference.home import home_session
 
 IMPATIENT = WatchDelays(quiet=0.3, longest=5.0, look=0.2)
-_WAIT_S = 120.0
+_WAIT_S = 240.0
 
 
 def copied(indexed: Path, folder: Path, **index: int) -> Settings:
@@ -44,7 +44,7 @@ async def serving(settings: Settings) -> AsyncIterator[Services]:
 
 
 async def until(condition: Callable[[], object], what: str = "") -> None:
-    """Return once `condition()` holds; the loop goes on meanwhile. Fails after two minutes."""
+    """Return once `condition()` holds; the loop goes on meanwhile. Fails after four minutes."""
     end = time.monotonic() + _WAIT_S
     while not await asyncio.to_thread(condition):
         assert time.monotonic() < end, f"waited in vain {what}"

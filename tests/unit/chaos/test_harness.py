@@ -119,7 +119,7 @@ def test_a_round_that_hangs_fails_with_its_stacks_and_ends_the_rounds(
     released = threading.Event()
 
     def hang(*_: object) -> rounds.Round:
-        released.wait(60)
+        released.wait(180)
         return rounds.Round()
 
     monkeypatch.setattr(rounds, "undisturbed", lambda _: PEACE)

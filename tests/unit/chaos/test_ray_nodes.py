@@ -50,7 +50,7 @@ def test_a_node_that_waits_for_a_dead_head_is_given_up_when_the_head_is_killed(n
     while len(nodes._hosts) < 2:
         time.sleep(0.01)
     nodes.kill(0)
-    joining.join(30)
+    joining.join(180)
     assert not joining.is_alive()
     assert "why" in str(refused)
     with pytest.raises(NodeNotStartedError, match="whose head is dead"):

@@ -277,5 +277,5 @@ def test_a_thread_that_asks_ray_when_it_was_let_go_of_starts_no_other(tmp_path: 
     )
     nowhere = {**os.environ, "TMPDIR": str(tmp_path), "RAY_ADDRESS": "127.0.0.1:1"}
     nowhere.pop("RAY_ENABLE_AUTO_CONNECT", None)
-    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, env=nowhere, timeout=60, check=False)
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, env=nowhere, timeout=240, check=False)
     assert "Ray has not been started yet" in done.stdout, done.stderr

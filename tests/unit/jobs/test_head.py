@@ -36,7 +36,7 @@ def test_a_head_that_stays_away_is_lost_and_ray_is_let_go_of() -> None:
         assert not gone.wait(2.5)
         head.check()
     try:
-        assert gone.wait(30)
+        assert gone.wait(180)
         with pytest.raises(ClusterLostError, match=rf"is lost: its head \(127\.0\.0\.1:{port}\) has not answered") as raised:
             head.check()
         assert "lodestone index --resume" in raised.value.hint
@@ -91,10 +91,10 @@ def test_what_this_machine_lacks_is_not_held_against_the_head(
     head.start()
     try:
         if not ours:
-            assert gone.wait(30)
+            assert gone.wait(180)
             return
         head.check_now()
-        assert all(asked.acquire(timeout=30) for _ in range(3))  # of which two of the watch's own
+        assert all(asked.acquire(timeout=180) for _ in range(3))  # of which two of the watch's own
         assert not gone.is_set()
         head.check()
     finally:
@@ -167,7 +167,7 @@ def test_nobody_is_asked_for_more_once_nobody_listens() -> None:
     assert next(taken) == 0
     taken.close()  # type: ignore[attr-defined]
     more.set()
-    assert over.wait(30)
+    assert over.wait(180)
     assert len(asked) <= 2
 
 
@@ -187,7 +187,7 @@ def test_what_is_logged_reaches_the_terminal_while_libraries_are_kept_from_it(tm
         "logging.warning('after')\n"
     )
     done = subprocess.run(
-        [sys.executable, "-c", script, str(tmp_path / "log")], capture_output=True, text=True, check=True, timeout=60
+        [sys.executable, "-c", script, str(tmp_path / "log")], capture_output=True, text=True, check=True, timeout=240
     )
     assert done.stderr.splitlines() == ["WARNING:root:told", "WARNING:root:after"]
     assert (tmp_path / "log").read_text() == "noise\n"
