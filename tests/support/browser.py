@@ -1,7 +1,11 @@
-"""Debian's Chromium under Playwright: pages whose console is watched, and whose accessibility is checked."""
+"""Debian's Chromium under Playwright: pages whose console is watched, and whose accessibility is checked.
+
+Where there is no Chromium, tests that ask for it skip with the reason; with LODESTONE_REQUIRE_CHROMIUM=1 they fail.
+"""
 
 from __future__ import annotations
 
+import os
 import shutil
 import time
 from collections.abc import Iterator
@@ -10,6 +14,7 @@ from typing import Any
 
 import pytest
 
+REQUIRE = "LODESTONE_REQUIRE_CHROMIUM"
 WAIT_MS = 120_000
 SETTLED_MS = 600
 _POLL_MS = 25
@@ -21,11 +26,14 @@ _AXE_RULES = ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa"]
 
 @contextmanager
 def chromium() -> Iterator[Any]:
-    """A browser; tests are skipped where there is none, or no Playwright."""
+    """A browser; without one the test skips, or fails with LODESTONE_REQUIRE_CHROMIUM=1."""
     playwright = pytest.importorskip("playwright.sync_api")
     program = shutil.which("chromium") or shutil.which("google-chrome")
     if program is None:
-        pytest.skip("there is no Chromium: apt-get install chromium")
+        reason = "there is no Chromium: apt-get install chromium"
+        if os.environ.get(REQUIRE) == "1":
+            pytest.fail(f"{REQUIRE}=1, but {reason}", pytrace=False)
+        pytest.skip(reason)
     playwright.expect.set_options(timeout=WAIT_MS)
     with playwright.sync_playwright() as running:
         browser = running.chromium.launch(executable_path=program, args=["--no-sandbox", "--disable-gpu"])
