@@ -2,7 +2,7 @@
 
 import uuid
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import pytest
@@ -14,7 +14,7 @@ from lodestone.composed.search import FUSED_EF, JointSearch
 from lodestone.config.compositions import Composition, Modality, Role
 from lodestone.errors import InvalidRequestError, UnknownNameError
 from lodestone.store.base import Filter, MatchAny, PointBatch, VectorQuery, VectorStore
-from lodestone_schemas.collections import CAPTION_FIELDS, FUSED_FIELDS, HOLDS, CollectionSpec
+from lodestone_schemas.collections import CAPTION_FIELDS, FUSED_FIELDS, FUSED_GRAPH, HOLDS, CollectionSpec
 
 Rows = NDArray[np.float32]
 DIMS = {"bridge": 24, "labels": 16, "captions": 12}
@@ -208,13 +208,14 @@ def test_a_graph_that_changed_finds_what_a_rebuilt_one_finds(request: pytest.Fix
             payloads = [{"corpus": "c", HOLDS: []}] * len(some)
             store.upsert(name, PointBatch([ids[row] for row in some], vectors, payloads))
 
-    spec = CollectionSpec(layout.collection, layout.dim, fields=FUSED_FIELDS)
+    spec = CollectionSpec(layout.collection, layout.dim, fields=FUSED_FIELDS, hnsw=FUSED_GRAPH)  # as a home's own
     store.create(spec)
     upsert(layout.collection, np.arange(count))
     store.build(layout.collection)
     store.delete(layout.collection, [ids[row] for row in gone])
     upsert(layout.collection, np.arange(count, len(ids)))
-    store.create(CollectionSpec("rebuilt", layout.dim, fields=FUSED_FIELDS))
+    assert store.outside_graph(layout.collection) <= count // 10
+    store.create(replace(spec, name="rebuilt"))
     upsert("rebuilt", living)
     store.build("rebuilt")
 

@@ -5,7 +5,9 @@ from __future__ import annotations
 import threading
 import time
 import uuid
+from contextlib import closing
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -13,6 +15,8 @@ from tests.support.points import clustered, make_points, point_id
 
 from lodestone.errors import InvalidRequestError, LodestoneError, StoreError, UnknownNameError
 from lodestone.store.base import Between, Filter, HasId, MatchAny, PointBatch, VectorQuery, VectorStore
+from lodestone.store.factory import open_store
+from lodestone.store.server.nodes import Nodes
 from lodestone_schemas.collections import CollectionSpec, HnswSpec, Quantization
 
 DIM = 16
@@ -83,6 +87,7 @@ def test_every_method_names_an_unknown_collection(filled: VectorStore) -> None:
     vector = POINTS.vectors[0]
     calls = [
         lambda: filled.info("nope"),
+        lambda: filled.outside_graph("nope"),
         lambda: filled.upsert("nope", POINTS),
         lambda: filled.upsert("nope", PointBatch([], np.zeros((0, DIM), np.float32), [])),
         lambda: filled.delete("nope", POINTS.ids[:1]),
@@ -424,6 +429,62 @@ def test_points_written_and_removed_after_a_build_are_found_and_gone(store: Vect
     assert store.count(SPEC.name) == 3_040
 
 
+@pytest.mark.parametrize(
+    "store", ["edge", *(pytest.param(kind, marks=pytest.mark.server) for kind in ("server", "namespace"))], indirect=True
+)
+def test_points_outside_the_graph_are_counted_after_inserts_deletes_and_replacements(store: VectorStore) -> None:
+    # Below 1,000 points a server leaves segments as they are until the next build.
+    name, points = SPEC.name, make_points(900, DIM, seed=1)
+    store.create(SPEC)
+    assert store.outside_graph(name) == 0
+    store.upsert(name, points)
+    assert store.outside_graph(name) == 900
+    store.build(name)
+    assert store.outside_graph(name) == 0
+    store.delete(name, points.ids[:400])
+    assert store.outside_graph(name) == 0
+    store.upsert(name, make_points(400, DIM, seed=2, first=5_000))
+    assert (store.count(name), store.outside_graph(name)) == (900, 400)
+    store.upsert(name, PointBatch(points.ids[400:500], -points.vectors[400:500], points.payloads[400:500]))
+    assert (store.count(name), store.outside_graph(name)) == (900, 500)
+    store.delete(name, points.ids[400:450])
+    assert 450 <= store.outside_graph(name) <= 500
+    store.build(name)
+    assert (store.count(name), store.outside_graph(name)) == (850, 0)
+
+
+def test_what_was_replaced_since_a_build_is_counted_after_the_store_was_closed(tmp_path: Path) -> None:
+    points = make_points(300, DIM, seed=1)
+    with closing(open_store("edge", root=tmp_path, lock_timeout=0)) as store:
+        store.create(SPEC)
+        store.upsert(SPEC.name, points)
+        store.build(SPEC.name)
+        store.upsert(SPEC.name, PointBatch(points.ids[:120], -points.vectors[:120], points.payloads[:120]))
+    with closing(open_store("edge", root=tmp_path, lock_timeout=0)) as store:
+        assert store.outside_graph(SPEC.name) == 120
+        assert store.info(SPEC.name).indexed == 180
+    (count,) = tmp_path.rglob("upserts.bin")
+    count.unlink()  # as in a store of an earlier version, which nobody counted in
+    with closing(open_store("edge", root=tmp_path, lock_timeout=0)) as store:
+        assert store.outside_graph(SPEC.name) == 300
+        store.build(SPEC.name)
+        assert store.outside_graph(SPEC.name) == 0
+
+
+@pytest.mark.server
+def test_a_server_that_does_not_tell_of_its_segments_is_thought_to_have_more_points_outside_the_graph(
+    server_store: VectorStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    points = make_points(900, DIM, seed=1)
+    server_store.create(SPEC)
+    server_store.upsert(SPEC.name, points)
+    server_store.build(SPEC.name)
+    server_store.delete(SPEC.name, points.ids[:400])
+    server_store.upsert(SPEC.name, make_points(400, DIM, seed=2, first=5_000))
+    monkeypatch.setattr(Nodes, "telemetry", lambda _: [])
+    assert 400 <= server_store.outside_graph(SPEC.name) <= 900
+
+
 # -- several threads
 
 
@@ -483,7 +544,8 @@ def test_writes_and_searches_during_a_build_lose_nothing_and_never_fail(store: V
     everything = {i for batch in store.scroll(spec.name) for i in batch.ids}
     assert everything == (set(base.ids) - set(removed)) | set(written)
     assert_moved(store, spec.name, base, moved)
-    assert store.info(spec.name).indexed >= 3_500 - len(removed)
+    inside = store.count(spec.name) - store.outside_graph(spec.name)
+    assert inside >= 3_500 - len(removed) - len(moved)  # what was replaced meanwhile is outside
 
 
 def assert_moved(store: VectorStore, name: str, base: PointBatch, rows: list[int]) -> None:

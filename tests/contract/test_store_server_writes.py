@@ -53,7 +53,7 @@ def break_off(client: QdrantClient) -> None:
 
 
 def wait_for_points(store: VectorStore, expected: set[str]) -> None:
-    """Wait until a store holds these points: it repeats deletes when the server rests, and it may begin to optimize once more."""
+    """Wait until a store holds these points: it repeats deletes when the server rests, which may optimize once more."""
     until = time.monotonic() + 180
     while (held := {point_id for batch in store.scroll(SPEC.name) for point_id in batch.ids}) != expected:
         assert time.monotonic() < until, (len(held - expected), len(expected - held))

@@ -150,6 +150,7 @@ def test_a_sparse_collection_is_one_among_others(store: VectorStore) -> None:
     store.upsert(DENSE.name, make_points(5, 16))
     info = store.info(SPEC.name)
     assert (info.name, info.dim, info.points, info.indexed, info.building) == ("tags-1", 0, 500, 500, False)
+    assert store.outside_graph(SPEC.name) == 0
     assert store.info(DENSE.name).points == 5
     store.create(SPEC)
     assert store.count(SPEC.name) == 500

@@ -47,7 +47,7 @@ def test_words_and_pictures_find_what_they_name(tmp_path: Path, home: Path) -> N
     """The query's picture is the cat; its words ask for coffee, and the coffee's picture is the target."""
     COMPOSED_LAYOUTS["cirr"](tmp_path)
     shown = tmp_path / "img_raw" / "dev"
-    shutil.copy(shown / "dev-0-0-img0.png", shown / "dev-5-0-img0.png")  # else the coffee is there twice, and either may be first
+    shutil.copy(shown / "dev-0-0-img0.png", shown / "dev-5-0-img0.png")  # it was the coffee too, which is as good
     path = tmp_path / "captions" / "cap.rc2.val.json"
     rows = json.loads(path.read_text())
     rows[0]["caption"] = "a cup of coffee on a saucer"  # of dev-1-0-img0.png

@@ -9,11 +9,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 from tests.support.home import image_ids, settings_for, vectors_of
-from tests.support.pictures import write_photos
+from tests.support.pictures import write_photo, write_photos
 
 from lodestone.composed.joint import JointPart
 from lodestone.composed.search import JointSearch
 from lodestone.config.compositions import CompositionSettings, choose_composition
+from lodestone.config.settings import StoreSettings
 from lodestone.home.runtime import Runtime
 from lodestone.indexing.progress import silent
 from lodestone.indexing.run.index_run import index_paths
@@ -127,6 +128,34 @@ def test_it_follows_pictures_captions_and_settings(folder: Path) -> None:
         assert ALIAS not in runtime.store.aliases()
         assert collection in runtime.store.collections()  # for queries that resolved the alias before
         assert sync(runtime).dropped == (collection,)
+
+
+def test_a_collection_is_built_again_when_more_than_a_fifth_was_replaced(tmp_path: Path) -> None:
+    """The number of pictures stays, so nothing but what was written since the build tells that the graph lacks them."""
+    photos = tmp_path / "photos"
+    write_photos(photos, COUNT)
+    with opened(tmp_path, fused=True) as runtime:
+        runtime.settings = runtime.settings.model_copy(update={"store": StoreSettings(build_threshold=10)})
+
+        def built() -> set[str]:
+            report = index_paths(runtime, IndexRequest((photos,))).sync
+            assert report is not None
+            return {one.alias for one in report.collections if one.built}
+
+        assert built() == {"bridge", "labels", ALIAS}
+        assert built() == set()
+
+        def replace(count: int, *, seed: int) -> None:
+            for number, path in enumerate(sorted(photos.glob("*.jpg"))[:count]):
+                path.unlink()
+                write_photo(photos / f"{seed + number}.jpg", seed=seed + number)
+
+        replace(3, seed=100_000)
+        assert built() == set()
+        replace(COUNT // 2, seed=200_000)
+        assert built() == {"bridge", "labels", ALIAS}
+        assert runtime.store.outside_graph(runtime.store.aliases()[ALIAS]) == 0
+        assert built() == set()
 
 
 def test_small_homes_have_none_unless_the_settings_say_so(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:

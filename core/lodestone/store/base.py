@@ -159,7 +159,8 @@ class CollectionInfo:
         name: Name of the collection.
         dim: Length of its vectors, 0 if sparse.
         points: Number of points.
-        indexed: Number of vectors reachable through the graph; all of them if sparse.
+        indexed: Most points that are in a graph; all of them if sparse. A server counts deleted and replaced ones until it
+            removes them: `VectorStore.outside_graph` tells what is outside.
         building: True while a graph is being built.
     """
 
@@ -201,6 +202,13 @@ class VectorStore(ABC):
     @abstractmethod
     def info(self, name: str) -> CollectionInfo:
         """Return the counts and the state of one collection."""
+
+    @abstractmethod
+    def outside_graph(self, name: str) -> int:
+        """Return how many points lie outside the graph, so that every search compares them one by one; 0 if sparse.
+
+        Where the engine does not tell, the number is too high rather than too low. It may take longer than `info`.
+        """
 
     @abstractmethod
     def upsert(self, name: str, points: PointBatch) -> None:

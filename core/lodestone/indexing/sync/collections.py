@@ -317,13 +317,12 @@ def _repair(resources: SyncResources, target: Target) -> None:
 
 
 def _build_if_large(store: VectorStore, target: Target, settings: StoreSettings, progress: Progress) -> bool:
-    info = store.info(target.collection)
-    outside = info.points - info.indexed
-    if info.points < settings.build_threshold or outside <= _UNINDEXED_SHARE * info.points:
+    points = store.count(target.collection)
+    if points < settings.build_threshold or store.outside_graph(target.collection) <= _UNINDEXED_SHARE * points:
         return False
-    meter = Meter(progress, RunStage.BUILD, total=info.points, detail=target.collection)
+    meter = Meter(progress, RunStage.BUILD, total=points, detail=target.collection)
     store.build(target.collection)
-    meter.add(info.points)
+    meter.add(points)
     return True
 
 

@@ -4,6 +4,7 @@
     <collection>/CURRENT            name of the current generation, replaced atomically
     <collection>/gen-<hex>/shard/   the engine's files
     <collection>/gen-<hex>/built.json   graph parameters of the last finished build, if any
+    <collection>/gen-<hex>/upserts.bin  number of points upserted since that build (see generation.py)
     <collection>/gen-<hex>/sizes.json   sizes of the engine's files when they were last closed (see file_sizes.py)
     <collection>/gen-<hex>/matrix.bin   the vectors once more, as a matrix to multiply with (see matrix_file.py)
 
@@ -13,13 +14,13 @@ moves CURRENT. A crash at any point leaves CURRENT unchanged; the next opening r
 
 from __future__ import annotations
 
-import json
 import shutil
 import threading
 import uuid
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -38,7 +39,7 @@ from lodestone.store.edge.engine import (
     upsert_operation,
 )
 from lodestone.store.edge.file_sizes import record_sizes
-from lodestone.store.edge.generation import BUILT_FILE, SHARD_DIR, Generation
+from lodestone.store.edge.generation import SHARD_DIR, Generation, build_facts, record_build
 from lodestone.store.edge.matrix import VectorMatrix
 from lodestone.store.edge.matrix_keeper import MatrixKeeper, MatrixPolicy
 from lodestone.store.edge.spec import SPEC_FILE, dump_spec, read_spec
@@ -122,13 +123,8 @@ class EdgeCollection:
     @contextmanager
     def reading(self) -> Iterator[qe.EdgeShard]:
         """Yield the current shard, and keep it open until the end of the block."""
-        with self._state:
-            generation = self._opened()
-            generation.enter()
-        try:
+        with self._leased() as generation:
             yield generation.shard
-        finally:
-            generation.leave()
 
     def matrix(self) -> VectorMatrix | None:
         """Return the matrix of all points, which agrees with the engine; None where the engine has to answer."""
@@ -140,6 +136,12 @@ class EdgeCollection:
     def has_matrix(self) -> bool:
         """Whether the matrix is there now."""
         return self._keeper.has_matrix
+
+    def counts(self) -> tuple[int, int]:
+        """Return the number of points, and how many of them at most lie outside the graph: all of them if that is not known."""
+        with self._leased() as generation, engine_errors("reading its state", self.path, collection=self.name):
+            points, outside = generation.counts()
+        return points, 0 if self.spec.sparse else outside
 
     def has_graph(self) -> bool:
         """Return whether a graph was built of the generation in force."""
@@ -153,8 +155,8 @@ class EdgeCollection:
 
     def upsert(self, points: PointBatch) -> None:
         """Insert or replace at most `CALL_POINTS` points, durably."""
-        needed = 3 * (points.vectors.nbytes + len(str(points.payloads)))
-        self._write(points.ids, upsert_operation(points), needed=needed, then=lambda: self._keeper.put(points))
+        needed, put = 3 * (points.vectors.nbytes + len(str(points.payloads))), partial(self._keeper.put, points)
+        self._write(points.ids, upsert_operation(points), needed=needed, upserts=len(points), then=put)
 
     def upsert_sparse(self, points: SparseBatch) -> None:
         """Insert or replace at most `CALL_POINTS` points of a sparse collection, durably."""
@@ -173,11 +175,8 @@ class EdgeCollection:
 
     def built_hnsw(self) -> dict[str, object] | None:
         """Return the parameters that the current graph was built with, or None."""
-        with self._state:
-            path = self._opened().path / BUILT_FILE
-        with engine_errors("reading how its graph was built", self.path, collection=self.name):
-            built: dict[str, object] | None = json.loads(path.read_text(encoding="utf-8")) if path.exists() else None
-        return built
+        with self._leased() as generation, engine_errors("reading how its graph was built", self.path, collection=self.name):
+            return generation.built_with()
 
     def build(self, run_child: BuildChild) -> None:
         """Build the graph over all points in a child process, as the module's docstring describes.
@@ -198,7 +197,7 @@ class EdgeCollection:
             try:
                 spec = self._copy_to(draft)
                 run_child(draft / SHARD_DIR, spec, self._stop_build)
-                write_atomically(draft / BUILT_FILE, json.dumps(_build_facts(spec)))
+                record_build(draft, spec)
                 sync_tree(draft)  # the engine syncs what it writes, and not the files that were copied
                 self._switch_to(draft)
             except OSError as error:
@@ -234,6 +233,16 @@ class EdgeCollection:
             if delete:
                 discard(self.path)
 
+    @contextmanager
+    def _leased(self) -> Iterator[Generation]:
+        with self._state:
+            generation = self._opened()
+            generation.enter()
+        try:
+            yield generation
+        finally:
+            generation.leave()
+
     def _opened(self) -> Generation:
         if self._closed:
             raise UnknownNameError(f"collection {self.name!r} was closed or dropped", hint="open the store again")
@@ -260,7 +269,13 @@ class EdgeCollection:
                 entry.unlink(missing_ok=True)
 
     def _write(
-        self, ids: Sequence[str], operation: qe.UpdateOperation, *, needed: int, then: Callable[[], None] = lambda: None
+        self,
+        ids: Sequence[str],
+        operation: qe.UpdateOperation,
+        *,
+        needed: int,
+        upserts: int = 0,
+        then: Callable[[], None] = lambda: None,
     ) -> None:
         with self._writing:
             require_space(self.path, needed)
@@ -268,19 +283,17 @@ class EdgeCollection:
             if self._journal is not None:
                 self._journal.update(ids)
             try:
-                with self.reading() as shard, engine_errors("writing", self.path, collection=self.name):
-                    shard.update(operation)
+                with self._leased() as generation, engine_errors("writing", self.path, collection=self.name):
+                    generation.count_upserts(upserts)
+                    generation.shard.update(operation)
                 then()
             except BaseException:
                 self._keeper.forget()
                 raise
 
     def _is_built(self) -> bool:
-        with self.reading() as shard:
-            info = shard.info()
-        return info.points_count == 0 or (
-            info.indexed_vectors_count >= info.points_count and self.built_hnsw() == _build_facts(self.spec)
-        )
+        points, outside = self.counts()
+        return points == 0 or (outside == 0 and self.built_hnsw() == build_facts(self.spec))
 
     def _copy_to(self, draft: Path) -> CollectionSpec:
         with self._writing, self.reading() as shard:
@@ -309,9 +322,9 @@ class EdgeCollection:
                     if len(journal) <= FINAL_REPLAY_POINTS:
                         self._journal = journal
                         break
-                self._replay(journal, built.shard)
+                self._replay(journal, built)
             with self._writing:
-                self._replay(self._journal or set(), built.shard)
+                self._replay(self._journal or set(), built)
                 with engine_errors("flushing the built collection", draft):
                     built.shard.flush()
                 with self._state:
@@ -323,7 +336,7 @@ class EdgeCollection:
             raise
         previous.retire(delete=True)
 
-    def _replay(self, touched: set[str], target: qe.EdgeShard) -> None:
+    def _replay(self, touched: set[str], target: Generation) -> None:
         ids: list[Any] = sorted(touched)
         for start in range(0, len(ids), CALL_POINTS):
             batch = ids[start : start + CALL_POINTS]
@@ -332,10 +345,7 @@ class EdgeCollection:
                 existing = as_batch(shard.retrieve(batch, True, True), dim=self.spec.dim)
                 deleted = set(batch).difference(existing.ids)
                 if len(existing):
-                    target.update(upsert_operation(existing))
+                    target.count_upserts(len(existing))
+                    target.shard.update(upsert_operation(existing))
                 if deleted:
-                    target.update(delete_operation(sorted(deleted)))
-
-
-def _build_facts(spec: CollectionSpec) -> dict[str, object]:
-    return {"m": spec.hnsw.m, "ef_construct": spec.hnsw.ef_construct, "quantization": spec.quantization.value}
+                    target.shard.update(delete_operation(sorted(deleted)))

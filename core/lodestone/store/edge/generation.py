@@ -1,18 +1,29 @@
-"""Generation of an embedded collection: one directory of the engine's files, opened as long as somebody reads it."""
+"""Generation of an embedded collection: one directory of the engine's files, opened as long as somebody reads it.
+
+Beside the engine's files it keeps how many points were upserted since its graph was built. These are the points outside the
+graph: the engine itself counts vectors in segments that have a graph, deleted and replaced ones too. The count is written
+before the points are, so a kill leaves it right or too high. A power failure can take back its last seconds.
+"""
 
 from __future__ import annotations
 
+import json
+import struct
 import threading
 from pathlib import Path
 from typing import Final
 
 import qdrant_edge as qe
 
+from lodestone.durable_files import write_atomically
 from lodestone.store.edge.engine import damaged, engine_errors
 from lodestone.store.edge.file_sizes import record_sizes, shrunken_file
 from lodestone.store.files import discard, require_room_to_map
+from lodestone_schemas.collections import CollectionSpec
 
 BUILT_FILE: Final = "built.json"
+UPSERTS_FILE: Final = "upserts.bin"
+_COUNT: Final = struct.Struct("<Q")
 SHARD_DIR: Final = "shard"
 
 
@@ -33,7 +44,32 @@ class Generation:
             require_room_to_map(path)
             self.shard = qe.EdgeShard.load(str(path / SHARD_DIR))
             self.has_graph = (path / BUILT_FILE).exists()
+            self._upserts = _read_upserts(path) if self.has_graph else None
             record_sizes(path, SHARD_DIR)
+
+    def built_with(self) -> dict[str, object] | None:
+        """Return the parameters that its graph was built with, or None."""
+        file = self.path / BUILT_FILE
+        built: dict[str, object] | None = json.loads(file.read_text(encoding="utf-8")) if file.exists() else None
+        return built
+
+    def counts(self) -> tuple[int, int]:
+        """Return the number of points, and how many of them at most lie outside the graph: all if that is not known."""
+        in_segments_with_graph = self.shard.info().indexed_vectors_count  # deleted ones too
+        points = int(self.shard.count(qe.CountRequest(exact=True)))
+        outside = points if self._upserts is None else max(points - in_segments_with_graph, self._upserts)
+        return points, min(outside, points)
+
+    def count_upserts(self, points: int) -> None:
+        """Count points that are about to be upserted. Callers exclude each other.
+
+        Raises:
+            StoreError: The count cannot be written.
+        """
+        if points and self._upserts is not None:
+            self._upserts += points
+            with engine_errors("counting upserts", self.path), (self.path / UPSERTS_FILE).open("r+b", buffering=0) as file:
+                file.write(_COUNT.pack(self._upserts))
 
     def enter(self) -> None:
         """Keep the shard open until `leave` is called."""
@@ -62,3 +98,20 @@ class Generation:
             discard(self.path)
         else:
             record_sizes(self.path, SHARD_DIR)
+
+
+def record_build(path: Path, spec: CollectionSpec) -> None:
+    """Record that the graph of the generation in this folder was built just now, and begin the count of its upserts."""
+    write_atomically(path / BUILT_FILE, json.dumps(build_facts(spec)))
+    (path / UPSERTS_FILE).write_bytes(_COUNT.pack(0))
+
+
+def build_facts(spec: CollectionSpec) -> dict[str, object]:
+    """Return the parameters of a graph that another build would change."""
+    return {"m": spec.hnsw.m, "ef_construct": spec.hnsw.ef_construct, "quantization": spec.quantization.value}
+
+
+def _read_upserts(path: Path) -> int | None:
+    file = path / UPSERTS_FILE
+    content = file.read_bytes() if file.exists() else b""  # generations of earlier versions have none
+    return int(_COUNT.unpack(content)[0]) if len(content) == _COUNT.size else None

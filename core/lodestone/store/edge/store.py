@@ -164,11 +164,12 @@ class EdgeStore(VectorStore):
     def info(self, name: str) -> CollectionInfo:
         """Return the counts and the state of one collection."""
         collection = self._collection(name)
-        with collection.reading() as shard, engine_errors("reading its state", collection.path, collection=name):
-            state = shard.info()
-            points = shard.count(qe.CountRequest(exact=True))
-        indexed = points if collection.spec.sparse else min(state.indexed_vectors_count, points)
-        return CollectionInfo(name, collection.spec.dim, points, indexed, building=collection.building)
+        points, outside = collection.counts()
+        return CollectionInfo(name, collection.spec.dim, points, points - outside, building=collection.building)
+
+    def outside_graph(self, name: str) -> int:
+        """Return how many points lie outside the graph: those upserted since it was built, counted as often as they were."""
+        return self._collection(name).counts()[1]
 
     def upsert(self, name: str, points: PointBatch) -> None:
         """Insert or replace whole points. Batches beyond 256 points are written in pieces, each durable by itself."""

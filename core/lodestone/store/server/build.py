@@ -15,6 +15,7 @@ from qdrant_client import models
 from lodestone.errors import StoreError
 from lodestone.store.server.connection import ServerConnection
 from lodestone.store.server.engine import shape_of
+from lodestone.store.server.graph_reach import inside_graph
 from lodestone.store.server.writes import WriteKeeper
 
 # Segments of fewer points stay without a graph, except during a build. With a higher value the server removes the graph again
@@ -76,7 +77,9 @@ def _wait_until_indexed(server: ServerConnection, name: str, *, timeout: float, 
             return
         # Under steady writing the server never comes to rest: then it is enough to index the points that existed at the start.
         if points != target and indexed >= _NEARLY_ALL * min(points, target):
-            return
+            inside = inside_graph(server, state, name=name)  # because `indexed` has deleted vectors in it
+            if inside is None or inside >= _NEARLY_ALL * min(points, target):
+                return
         if state.status == models.CollectionStatus.RED:
             raise StoreError(f"Qdrant failed to index {name!r}: {state.optimizer_status}", hint="see the server's log")
         now = time.monotonic()

@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
-from typing import TypeVar, cast
+from typing import Any, TypeVar, cast
 
 from qdrant_client import QdrantClient, models
 from tenacity import RetryCallState, Retrying, retry_if_exception, wait_exponential, wait_random_exponential
@@ -205,6 +205,11 @@ class ServerConnection:
     def state(self, name: str) -> models.CollectionInfo:
         """Return the server's description of a collection; raise `UnknownNameError` if there is none."""
         return self.call("reading a collection's state", partial(self.client.get_collection, self.at(name)), name=name)
+
+    def telemetry(self) -> list[dict[str, Any]]:
+        """Return what each node tells of itself and its segments, without those that do not answer or refuse it."""
+        self._require_open()
+        return self._nodes.telemetry()
 
     def close(self) -> None:
         """Close the connections to all nodes. Idempotent."""

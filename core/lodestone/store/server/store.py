@@ -54,6 +54,7 @@ from lodestone.store.server.engine import (
     sparse_batch,
     sparse_search_request,
 )
+from lodestone.store.server.graph_reach import outside_graph
 from lodestone.store.server.reads import ask, pages
 from lodestone.store.server.writes import WriteKeeper
 from lodestone_schemas.collections import CollectionSpec, Placement
@@ -151,6 +152,14 @@ class ServerStore(VectorStore):
             points if shape.sparse else min(state.indexed_vectors_count or 0, points),
             building=state.status == models.CollectionStatus.YELLOW,
         )
+
+    def outside_graph(self, name: str) -> int:
+        """Return how many points lie outside the graph, by what all nodes tell of their segments."""
+        self._keeper.settle(name)
+        state = self._server.state(name)
+        if shape_of(state, name=name).sparse:
+            return 0
+        return outside_graph(self._server, state, name=name, points=self.count(name))
 
     def upsert(self, name: str, points: PointBatch) -> None:
         """Insert or replace whole points. Pieces of 256 points are sent, several at once; each piece is durable by itself."""
