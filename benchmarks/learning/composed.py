@@ -29,14 +29,13 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, cast
+from typing import TYPE_CHECKING, Final, cast, get_args
 
 import numpy as np
 
 from benchmarks.harness import Benchmark, Figure, Report
 from benchmarks.learning.exemplars import CAPTIONS, MODES, PROFILE, Bench
-from lodestone.composed.combining import RULES
-from lodestone.config.compositions import DEFAULT_COMPOSITION, choose_composition
+from lodestone.config.compositions import DEFAULT_COMPOSITION, Rule, choose_composition
 from lodestone.config.settings import QuerySettings
 from lodestone.evaluation.compare import compare_paired
 from lodestone.query.encoder import LocalEncoder
@@ -51,6 +50,7 @@ from lodestone_schemas.api import SearchOptions, SearchRequest
 if TYPE_CHECKING:
     from lodestone.spaces.labels import LabelSpace
 
+RULES: Final[tuple[Rule, ...]] = get_args(Rule)
 TOP: Final = 10
 INDEXED: Final = 2  # captions of each photo
 FEWEST_PHOTOS: Final = 4
@@ -143,7 +143,7 @@ class Asking:
             profile=PROFILE,
             settings=QuerySettings(deadline_ms=600_000),
             weigher=make_weigher(self._bench.projections),
-            composition=replace(choose_composition(DEFAULT_COMPOSITION, {}, PROFILE), rule=rule),
+            compositions={DEFAULT_COMPOSITION: replace(choose_composition(DEFAULT_COMPOSITION, {}, PROFILE), rule=rule)},
         )
 
         async def ask(query: Asked) -> list[str]:

@@ -77,6 +77,15 @@ PhrasesOption = Annotated[
         show_default=False,
     ),
 ]
+CompositionOption = Annotated[
+    str | None,
+    typer.Option(
+        "--composition",
+        help="Compare the parts as [compositions.NAME] of the settings says.",
+        rich_help_panel=_PANEL,
+        show_default=False,
+    ),
+]
 DiversityOption = Annotated[
     float | None,
     typer.Option(

@@ -88,6 +88,11 @@ class SearchRequest(SearchOptions):
         default_factory=list, max_length=2 * MAX_PARTS, description="Parts of `refine_of` that are left out, by name."
     )
     region: QueryRegion | None = Field(None, description="The region that counts of the picture that this request names.")
+    composition: str | None = Field(
+        None,
+        max_length=40,
+        description="Composition of the settings that compares the parts, `[compositions.NAME]`; default: `default`.",
+    )
     diversity: float = Field(0.0, description="Between 0 and 1: how much a picture loses for being like those before it (MMR).")
     generators: list[str] | None = Field(None, max_length=16, description="Guide generators; default: the profile's.")
     guides: int | None = Field(None, ge=0, le=MAX_GUIDES, description="Most guides to use; 0 for the text pass alone.")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from dataclasses import replace
+from typing import get_args
 
 import numpy as np
 import pytest
@@ -11,15 +12,23 @@ from tests.support.collection import PROFILE, Collection, fillers, load_models, 
 from tests.support.photos import CAT, COFFEE, ROCKET, photo
 from tests.support.traces import unexplained
 
-from lodestone.composed.combining import RULES
 from lodestone.composed.fused import FusedLayout, FusedSpace
 from lodestone.composed.joint import JointPart, scores
-from lodestone.config.compositions import DEFAULT_COMPOSITION, Composition, Modality, Role, choose_composition
+from lodestone.config.compositions import (
+    DEFAULT_COMPOSITION,
+    Composition,
+    Modality,
+    Role,
+    Rule,
+    all_compositions,
+    choose_composition,
+)
 from lodestone.config.settings import TagSettings
-from lodestone.errors import InvalidRequestError, NotFoundError
+from lodestone.errors import InvalidRequestError, NotFoundError, UnknownNameError
 from lodestone.query.composing.candidates import Standing, UnionSource
 from lodestone.query.composing.candidates import _together as together
 from lodestone.query.composing.centring import SHARE
+from lodestone.query.composing.weighing import CAPTION_SHARE
 from lodestone.query.learned_stages import LearnedModels
 from lodestone.query.memory import Memory
 from lodestone.query.stages import EqualWeights
@@ -35,6 +44,7 @@ from lodestone_schemas.api import SearchFilters, SearchOptions, SearchRequest
 from lodestone_schemas.collections import FUSED_FIELDS, CollectionSpec
 
 ALL = SearchOptions(limit=200, explain=True)
+RULES = get_args(Rule)
 
 
 @pytest.fixture(scope="module")
@@ -66,7 +76,7 @@ def captioned(models, tmp_path_factory):
 def engine_of(collection, *, rule="product", target="own"):
     memory = Memory(collection.catalog, collection.store, history=100, tags=TagSettings(implicit=False))
     composition = replace(choose_composition(DEFAULT_COMPOSITION, {}, PROFILE), rule=rule, target=target)
-    return collection.engine(learnt=LearnedModels(memory=memory), composition=composition)
+    return collection.engine(learnt=LearnedModels(memory=memory), compositions={"default": composition})
 
 
 @pytest.fixture
@@ -239,6 +249,64 @@ async def test_a_picture_without_captions_is_renormalised_and_not_scored_nought(
     assert response.hits[0].uri == "horse.png"
 
 
+async def test_captions_of_which_there_are_none_take_nothing_from_the_spaces(models, tmp_path):
+    made = Collection(tmp_path, models)
+    made.add("photos", photos())
+    query = Compose(((Text("a horse"), 1.0), (Image(made.ids[CAT]), 1.0)))
+    before = await last(engine_of(made, rule="sum").ask(query, ALL))
+    made.caption({})
+    assert "captions" in made.store.aliases()
+    after = await last(engine_of(made, rule="sum").ask(query, ALL))
+    assert after.space_weights == before.space_weights
+    assert [(hit.image_id, hit.score) for hit in after.hits] == [(hit.image_id, hit.score) for hit in before.hits]
+    made.close()
+
+
+@pytest.mark.parametrize("rule", ["product", "sum"])
+async def test_pictures_without_captions_are_candidates_by_the_weights_that_they_are_ranked_by(captioned, monkeypatch, rule):
+    asked = {}
+    original = UnionSource.search
+
+    async def search(self, searches, *arguments, standings, described):
+        for one in searches:
+            asked[one.guide] = asked.get(one.guide, 0.0) + one.weight
+        return await original(self, searches, *arguments, standings=standings, described=described)
+
+    monkeypatch.setattr(UnionSource, "search", search)
+    engine = engine_of(captioned, rule=rule)
+    await last(engine.ask(Compose(((Text("a horse"), 0.4), (Image(captioned.ids[CAT]), 0.6))), ALL))
+    # The joint similarity is a mean over all modalities that a picture has; every other rule joins whole parts.
+    assert asked == pytest.approx({"words": 0.4 if rule == "product" else 0.4 * (1 - CAPTION_SHARE), "picture": 0.6})
+
+
+async def test_a_composition_that_declares_its_modalities_compares_in_these_alone(captioned):
+    words = Modality("words", "labels", Role.AUXILIARY)
+    picture = Modality("picture", "labels0", Role.TARGET)
+    compositions = {
+        **all_compositions({}, PROFILE),
+        "shop": Composition("shop", (words, picture), {}, declared=True),
+        "likeness": Composition("likeness", (picture,), {}, declared=True),
+    }
+    memory = Memory(captioned.catalog, captioned.store, history=100, tags=TagSettings(implicit=False))
+    engine = captioned.engine(compositions=compositions, learnt=LearnedModels(memory=memory))
+    query = Compose(((Text("a brown horse"), 1.0), (Image(captioned.ids[CAT]), 1.0)))
+    response = await last(engine.ask(query, SearchRequest(composition="shop", explain=True, limit=5)))
+    assert {(one.guide, one.space) for hit in response.hits for one in hit.contributions} == {
+        ("words", "labels"),
+        ("picture", "labels0"),
+    }
+    alone = Compose(((Image(captioned.ids[CAT]), 1.0),))
+    response = await last(engine.ask(alone, SearchRequest(composition="likeness", explain=True, limit=5)))
+    assert {one.space for hit in response.hits for one in hit.contributions} == {"labels0"}
+    await engine.settled(response.query_id)
+    assert load_trace(captioned.catalog, response.query_id).kind == "composed"
+    with pytest.raises(InvalidRequestError, match="compares no words"):
+        await last(engine.ask(query, SearchRequest(composition="likeness")))
+    with pytest.raises(UnknownNameError) as caught:
+        await last(engine.ask(query, SearchRequest(composition="shopp")))
+    assert "shop" in caught.value.hint
+
+
 async def test_words_to_avoid_are_compared_with_the_caption_that_is_most_like_them(captioned):
     engine = engine_of(captioned)
     query = Compose(((Image(captioned.ids[CAT]), 1.0), (Text("the outline of a horse"), -1.0)))
@@ -266,12 +334,12 @@ async def test_candidates_are_found_by_the_weights_of_modalities_that_they_are_r
     asked = []
     original = UnionSource.search
 
-    async def search(self, searches, *arguments, standings):
+    async def search(self, searches, *arguments, standings, described):
         asked.extend((one.guide, one.space, one.weight / standings[one.guide, one.space].spread) for one in searches)
-        return await original(self, searches, *arguments, standings=standings)
+        return await original(self, searches, *arguments, standings=standings, described=described)
 
     monkeypatch.setattr(UnionSource, "search", search)
-    engine = collection.engine(composition=replace(composition, weights=amounts))
+    engine = collection.engine(compositions={"default": replace(composition, weights=amounts)})
     query = Compose(((Text("a cup"), 1.0), (Image(collection.ids[CAT]), 2.0)))
     response = await last(engine.ask(query, ALL))
     assert [(part, space) for part, space, _ in asked] == [("words", "labels"), ("picture", "labels")]
@@ -282,7 +350,7 @@ async def test_candidates_are_found_by_the_weights_of_modalities_that_they_are_r
 
 async def test_captions_alone_may_have_a_weight(captioned):
     composition = choose_composition(DEFAULT_COMPOSITION, {}, PROFILE)
-    engine = captioned.engine(composition=replace(composition, weights={"captions": 1.0}))
+    engine = captioned.engine(compositions={"default": replace(composition, weights={"captions": 1.0})})
     response = await last(engine.ask(Compose(((Text("a brown horse"), 1.0), (Image(captioned.ids[CAT]), 1.0))), ALL))
     assert response.hits[0].uri == "horse.png"
     assert {one.space for hit in response.hits for one in hit.contributions} == {"captions"}
@@ -407,7 +475,7 @@ async def test_samples_that_are_too_old_are_not_read_again_on_the_event_loop(cap
     engine = engine_of(captioned)
     query = Compose(((Text("a cat"), 1.0), (Image(captioned.ids[CAT]), 1.0)))
     await last(engine.ask(query, ALL))
-    samples = engine._pipeline.composed._calibration._samples
+    samples = engine._pipeline.composing["default"].composed._calibration._samples
     assert {one.partition("-")[0] for one in samples} == {"labels", "labels0", "captions"}
     samples.update({name: replace(one, read_at=one.read_at - 3_600) for name, one in samples.items()})
     read = []
@@ -446,9 +514,54 @@ async def test_a_fused_collection_is_searched_instead_of_the_spaces_where_there_
 
     monkeypatch.setattr(type(made.store), "search", search)
     modalities = tuple(Modality(space, space, Role.TARGET) for space in spaces)
-    engine = made.engine(composition=Composition("default", modalities, {}))
+    engine = made.engine(compositions={"default": Composition("default", modalities, {})})
     response = await last(engine.ask(query, SearchOptions(limit=5)))
     assert [name for name, exact in searched if not exact] == [layout.collection]
     assert [hit.image_id for hit in response.hits] == [hit.image_id for hit in of_the_spaces.hits]
     assert [hit.score for hit in response.hits] == pytest.approx([hit.score for hit in of_the_spaces.hits], abs=1e-4)
+    made.close()
+
+
+@pytest.mark.parametrize("rule", RULES)
+async def test_a_fused_collection_with_captions_answers_in_one_search(models, tmp_path, monkeypatch, rule):
+    made = Collection(tmp_path, models)
+    made.add("photos", photos())
+    made.add("made", fillers(30), root="/made")
+    made.caption({"horse.png": ["a brown horse"], CAT: ["a tabby cat"], COFFEE: ["a cup of coffee"]})
+    query = Compose(((Text("a cup"), 1.0), (Image(made.ids[CAT]), 1.0), (Text("dots"), -0.5)))
+    of_the_spaces = await last(engine_of(made, rule=rule).ask(query, SearchOptions(limit=5)))
+    composition = replace(choose_composition(DEFAULT_COMPOSITION, {}, PROFILE), rule=rule)
+    aliases = made.store.aliases()
+    optional = {space: space in composition.optional for space in composition.spaces}
+    ids = vectors_of(made, "labels")[0]
+    spoken = next(iter(made.store.scroll(aliases["captions"])))
+    captions = {payload["image"]: vector for payload, vector in zip(spoken.payloads, spoken.vectors, strict=True)}
+    vectors = {
+        space: np.asarray(made.store.retrieve(aliases[space], ids).vectors, np.float32)
+        for space in composition.spaces
+        if not optional[space]
+    }
+    lacking = np.full(384, np.nan, np.float32)
+    vectors["captions"] = np.stack([captions.get(image_id, lacking) for image_id in ids])
+    layout = FusedLayout(
+        "default",
+        tuple(FusedSpace(space, aliases[space], vectors[space].shape[1], optional[space]) for space in composition.spaces),
+    )
+    made.store.create(CollectionSpec(layout.collection, layout.dim, fields=FUSED_FIELDS))
+    payloads = [{"holds": holds} for holds in layout.holds(vectors)]
+    made.store.upsert(layout.collection, PointBatch(ids, layout.join(vectors), payloads))
+    made.store.set_alias(layout.alias, layout.collection)
+    searched = []
+    original = type(made.store).search
+
+    def search(self, name, queries):
+        searched.append((name, queries[0].exact))
+        return original(self, name, queries)
+
+    monkeypatch.setattr(type(made.store), "search", search)
+    response = await last(engine_of(made, rule=rule).ask(query, SearchOptions(limit=5)))
+    assert [name for name, exact in searched if not exact] == [layout.collection]
+    assert [hit.image_id for hit in response.hits] == [hit.image_id for hit in of_the_spaces.hits]
+    assert [hit.score for hit in response.hits] == pytest.approx([hit.score for hit in of_the_spaces.hits], abs=1e-4)
+    assert response.hits[0].uri == COFFEE
     made.close()

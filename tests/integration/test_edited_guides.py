@@ -66,7 +66,7 @@ def engine_with(collection, *engines, composition=COMPOSITION, pictures=None, ca
     memory = Memory(collection.catalog, collection.store, history=100, tags=TagSettings(implicit=False))
     return collection.engine(
         learnt=LearnedModels(memory=memory),
-        composition=composition,
+        compositions=None if composition is None else {"default": composition},
         hub=hub_of(*engines, cache=cache),
         settings=QuerySettings(generators=[one.name for one in engines], guides=4, **settings),
         pictures=pictures,
@@ -255,7 +255,7 @@ async def test_an_encoder_that_cannot_embed_the_edited_picture_costs_the_guide_a
     encoder.embed_pictures = second_fails
     made = collection.engine(
         encoder=encoder,
-        composition=COMPOSITION,
+        compositions={"default": COMPOSITION},
         hub=hub_of(engine("painter", painter)),
         settings=QuerySettings(generators=["painter"], guides=4),
     )
@@ -277,7 +277,7 @@ async def test_the_first_results_stay_where_the_pictures_cannot_be_ranked_by_the
         async def rank(self, *_, **__):
             raise error
 
-    made._pipeline.edits._composed = Unranked()
+    made._pipeline.composing["default"].edits._composed = Unranked()
     response = await last(made, cup_and(Picture(CAT_PIXELS)))
     own = await last(collection.engine(), cup_and(Picture(CAT_PIXELS)))
     assert [(hit.image_id, hit.score) for hit in response.hits] == [(hit.image_id, hit.score) for hit in own.hits]
@@ -316,7 +316,7 @@ def test_an_engine_that_edits_is_asked_for_at_once_with_what_to_set(collection):
     assert "kind = 'diffusers'" in caught.value.hint
     with pytest.raises(ConfigurationError) as caught:
         collection.engine(
-            composition=COMPOSITION,
+            compositions={"default": COMPOSITION},
             hub=hub_of(engine("drawer", Drawer()), engine("painter", Editor(ROCKET_PIXELS))),
             settings=QuerySettings(generators=["drawer"]),
         )

@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
+import asyncio
 import math
 from pathlib import Path
 
 import pytest
 from tests.support.homes import home_settings, index, write_pictures
+from tests.support.in_process import opened_services
 
+from lodestone.access.caller import LOCAL_CALLER
 from lodestone.composed.learned import LearnedWeights, weights_kind
 from lodestone.composed.weights import ModalityWeights
 from lodestone.config.compositions import choose_composition
 from lodestone.config.settings import Settings
 from lodestone.home.runtime import Runtime
 from lodestone.query.tree import Compose, Image, Text
-from lodestone_schemas.api import SearchOptions
+from lodestone.query_log.trace import load_trace
+from lodestone.services.sessions.recording import wait_until_recorded
+from lodestone_schemas.api import SearchOptions, SearchRequest
 
 
 async def _ask(settings: Settings) -> list[dict[tuple[str, str], float]]:
@@ -47,3 +52,22 @@ async def test_composed_queries_use_learnt_weights(tmp_path: Path) -> None:
     for parts in await _ask(settings):
         assert set(parts) == {("words", "bridge"), ("picture", "bridge")}
         assert parts["words", "bridge"] > parts["picture", "bridge"]
+
+
+@pytest.mark.parametrize("given", [{}, {"words": 2.0}], ids=["no weights", "words twice"])
+async def test_requests_are_ranked_by_the_weights_as_they_were_set_and_those_that_they_give_multiply_them(
+    tmp_path: Path, given: dict[str, float]
+) -> None:
+    write_pictures(tmp_path / "pictures", drawn=30)
+    wanted = {"bridge-words": 0.25, "bridge-picture": 0.75}
+    settings = home_settings(tmp_path / "home", compositions={"default": {"weights": wanted, "rule": "sum"}})
+    index(settings, tmp_path / "pictures")
+    async with opened_services(settings) as services:
+        (picture, *_) = services.session.runtime.catalog.images_of_root(services.session.runtime.catalog.roots(None)[0].root_id)
+        request = SearchRequest(query="a cup of coffee", like=[picture.image_id], weights=given, explain=True, limit=5)
+        answer = await services.search.answer(request, LOCAL_CALLER)
+        await wait_until_recorded(services.session, answer.query_id)
+        trace = await asyncio.to_thread(load_trace, services.session.runtime.catalog, answer.query_id)
+    # The ranking weighs similarities in units of their spread, so the weights of cosines are those divided by the spreads.
+    cosine = {one.guide: one.weight / (one.scale or 1.0) for one in trace.completed}
+    assert cosine["words"] / cosine["picture"] == pytest.approx(given.get("words", 1.0) * 0.25 / 0.75, rel=1e-4)

@@ -154,3 +154,10 @@ def test_a_home_without_a_service_answers_too(folder: Path, tmp_path: Path) -> N
         "words": pytest.approx(3 / 4.5),
         "without": pytest.approx(0.5 / 4.5),
     }
+
+
+def test_an_unknown_composition_names_those_that_there_are(run) -> None:
+    found = run("search", CUP, "--like", photo_path(CAT), "--composition", "shoes", "-o", "json")
+    assert found.code != 0
+    assert "unknown composition 'shoes'" in found.err
+    assert "default" in found.err

@@ -13,6 +13,7 @@ from lodestone_cli.answer_output import emit_answer
 from lodestone_cli.command_context import CommandContext
 from lodestone_cli.completion import complete_pictures, complete_queries
 from lodestone_cli.composed import (
+    CompositionOption,
     DiversityOption,
     NamedPictures,
     PhrasesOption,
@@ -91,6 +92,7 @@ def refine(
     region: RegionOption = None,
     diversity: DiversityOption = None,
     phrases: PhrasesOption = None,
+    composition: CompositionOption = None,
     limit: LimitOption = 10,
     offset: OffsetOption = 0,
     explain: ExplainOption = False,
@@ -123,6 +125,7 @@ def refine(
             offset=offset or None,
             explain=explain or None,
             phrases=switch_of(phrases),
+            composition=composition,
         )
         request = checked(lambda: SearchRequest(refine_of=recorded.query_id, limit=limit, **changes, **members))
         response = answer_of(context, request, named.files)

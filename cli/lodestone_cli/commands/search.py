@@ -13,6 +13,7 @@ from lodestone_cli.answer_output import emit_answer, note_empty_folder, page_que
 from lodestone_cli.command_context import CommandContext, printable
 from lodestone_cli.completion import complete_pictures
 from lodestone_cli.composed import (
+    CompositionOption,
     DiversityOption,
     LikeOption,
     PhrasesOption,
@@ -66,6 +67,7 @@ def search(
     region: RegionOption = None,
     diversity: DiversityOption = None,
     phrases: PhrasesOption = None,
+    composition: CompositionOption = None,
     limit: LimitOption = 10,
     offset: OffsetOption = 0,
     corpus: CorpusFilterOption = None,
@@ -137,6 +139,7 @@ def search(
             region=region_of(region),
             diversity=diversity,
             phrases=switch_of(phrases),
+            composition=composition,
         )
         request = checked(
             lambda: SearchRequest(

@@ -54,12 +54,14 @@ class PresencePattern:
     """Pictures of a query that lack the same spaces.
 
     Attributes:
-        condition: What they match in the fused collection; None if all pictures are alike.
+        condition: What they match in the fused collection; empty if all pictures are alike.
         weight: Weight of the parts that they can be compared with, > 0.
+        complete: Whether they lack nothing.
     """
 
     condition: tuple[Condition, ...]
     weight: float
+    complete: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,7 +166,7 @@ class FusedLayout:
                 weight = math.fsum(amount for name, amount in weights.items() if name not in lacking)
                 if weight > 0:
                     held = [lacks(name) if name in lacking else name for name in optional]
-                    yield PresencePattern(tuple(MatchAny(HOLDS, (value,)) for value in held), weight)
+                    yield PresencePattern(tuple(MatchAny(HOLDS, (value,)) for value in held), weight, complete=not lacking)
 
 
 def fused_alias(composition: str) -> str:

@@ -7,8 +7,9 @@ Either way the scores that are returned are those of `joint.scores`, computed fr
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import combinations
 from typing import Final, Literal
 
@@ -75,6 +76,7 @@ class JointSearch:
         exact: bool = False,
         ef: int | None = None,
         with_similarities: bool = True,
+        incomplete: Sequence[JointPart] | None = None,
     ) -> JointRanking:
         """Return the `k` pictures of the highest joint similarity.
 
@@ -88,6 +90,9 @@ class JointSearch:
             ef: Size of the candidate list of a graph search; None for `FUSED_EF`, and in the spaces their collections' own.
             with_similarities: Read the pictures' vectors for the similarities of the parts. Without, a fused collection answers
                 with the scores that it found, rounded as the store does, and the similarities are NaN.
+            incomplete: The parts, in spaces that every picture has, with the weights that hold for pictures that lack a space;
+                None for those of `parts`, of which the weights of what is there are renormalised. Only where a fused
+                collection answers, and without `with_similarities`.
 
         Raises:
             InvalidRequestError: no part has a weight above 0, a part has another length than its space, or k is out of range.
@@ -103,7 +108,7 @@ class JointSearch:
                 raise UnknownNameError.among("space", space, sorted(aliases))
         layout = self.layout(composition, aliases)
         if layout is not None and layout.covers(wanted):
-            found = self._through_fused(parts, k, layout, filter_, exact=exact, ef=ef)
+            found = self._through_fused(parts, k, layout, filter_, exact=exact, ef=ef, incomplete=incomplete)
             return self._compared(found, parts, layout) if with_similarities else found
         return self._through_spaces(parts, k, aliases, filter_, exact=exact, ef=ef)
 
@@ -125,11 +130,30 @@ class JointSearch:
         return self._dims[collection]
 
     def _through_fused(
-        self, parts: Sequence[JointPart], k: int, layout: FusedLayout, filter_: Filter | None, *, exact: bool, ef: int | None
+        self,
+        parts: Sequence[JointPart],
+        k: int,
+        layout: FusedLayout,
+        filter_: Filter | None,
+        *,
+        exact: bool,
+        ef: int | None,
+        incomplete: Sequence[JointPart] | None = None,
     ) -> JointRanking:
-        asked, presences = layout.asked(parts), list(layout.presences(parts))
+        presences = list(layout.presences(parts))
+        asked = {True: layout.asked(parts)}
+        if incomplete is not None:
+            weight = math.fsum(weights_of(incomplete).values())
+            presences = [one if one.complete else replace(one, weight=weight) for one in presences]
+            asked[False] = layout.asked(incomplete)
         queries = [
-            VectorQuery(asked, k, filter=narrowed(filter_, presence.condition), exact=exact, ef=ef or max(FUSED_EF, k))
+            VectorQuery(
+                asked.get(presence.complete, asked[True]),
+                k,
+                filter=narrowed(filter_, presence.condition),
+                exact=exact,
+                ef=ef or max(FUSED_EF, k),
+            )
             for presence in presences
         ]
         found: dict[str, float] = {}

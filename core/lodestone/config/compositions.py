@@ -33,7 +33,7 @@ which is for the owner of a larger collection to decide (docs/capacity.md)."""
 
 _KEPT: Final = 0.5  # a fused index stays while there are this share of `FUSED_FROM`
 
-Rule = Literal["sum", "product", "basic", "harris"]
+Rule = Literal["sum", "product", "harris"]
 TargetVector = Literal["own", "composed", "guide"]
 DEFAULT_STRENGTH: Final = 0.6
 DEFAULT_RULE: Final[Rule] = "product"  # it measures best (benchmarks/learning/composed.py)
@@ -78,9 +78,7 @@ class CompositionSettings(BaseModel):
     strength: float = Field(
         DEFAULT_STRENGTH, gt=0, le=1, description="How far a guide may go from the picture: 1 keeps next to nothing of it."
     )
-    rule: Rule = Field(
-        DEFAULT_RULE, description="How the parts' similarities of a candidate are joined: sum, product, basic, harris."
-    )
+    rule: Rule = Field(DEFAULT_RULE, description="How the parts' similarities of a candidate are joined: sum, product, harris.")
     fused: bool | None = Field(None, description="Keep one index of all modalities; default: from 2,000 to 1,000,000 pictures.")
 
     @field_validator("weights")
@@ -127,6 +125,7 @@ class Composition:
         strength: How far a guide may go from the picture, in (0, 1].
         rule: How the parts' similarities of a candidate are joined.
         fused: Whether a fused index is kept; None: from a size on.
+        declared: Whether the settings name its modalities. Then a query is compared in these alone.
     """
 
     name: str
@@ -136,6 +135,7 @@ class Composition:
     rule: Rule = DEFAULT_RULE
     fused: bool | None = None
     strength: float = DEFAULT_STRENGTH
+    declared: bool = False
 
     @property
     def spaces(self) -> tuple[str, ...]:
@@ -192,7 +192,14 @@ def all_compositions(own: Mapping[str, CompositionSettings], profile: Profile) -
         modalities = tuple(Modality(key, one.space, one.role) for key, one in wanted.modalities.items()) or ordinary
         _check(name, modalities, wanted.weights, profile)
         compositions[name] = Composition(
-            name, modalities, wanted.weights, wanted.target, wanted.rule, wanted.fused, wanted.strength
+            name,
+            modalities,
+            wanted.weights,
+            wanted.target,
+            wanted.rule,
+            wanted.fused,
+            wanted.strength,
+            declared=bool(wanted.modalities),
         )
     return compositions
 

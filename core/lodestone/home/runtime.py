@@ -192,7 +192,7 @@ class Runtime(LearningResources):
             shadow: For comparing versions: there are no guides, and queries are neither recorded nor leave tags.
             recording: Whether queries are recorded and leave tags. False also leaves alone what was recorded before.
         """
-        from lodestone.config.compositions import DEFAULT_COMPOSITION, choose_composition
+        from lodestone.config.compositions import all_compositions
         from lodestone.home.indexed_pictures import IndexedPictures
         from lodestone.query.engine import QueryEngine
         from lodestone.query.weighting.choice import make_weigher
@@ -201,7 +201,11 @@ class Runtime(LearningResources):
 
         if projections is None:
             projections = self.serving_projections()
-        composition = choose_composition(DEFAULT_COMPOSITION, self.settings.compositions, self.profile)
+        compositions = {
+            name: replace(composition, weights=self.chosen_weights(composition) or {})
+            for name, composition in all_compositions(self.settings.compositions, self.profile).items()
+        }
+        edits = any(composition.target == "guide" for composition in compositions.values())
         return QueryEngine(
             store=self.store,
             catalog=self.catalog,
@@ -214,8 +218,8 @@ class Runtime(LearningResources):
             boundaries=boundaries_of(self.settings),
             checker=QueryChecker(self.text_encoder, lambda: self.catalog),
             fuser=None if self.remote_stages is None else self.remote_stages.fuser(),
-            composition=replace(composition, weights=self.chosen_weights(composition) or {}),
-            pictures=IndexedPictures(self, self.decode) if composition.target == "guide" else None,
+            compositions=compositions,
+            pictures=IndexedPictures(self, self.decode) if edits else None,
         )
 
     def _encoder(self, projections: Mapping[str, Projection], remote: RemoteEncoders | None) -> Encoder:

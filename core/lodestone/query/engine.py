@@ -3,23 +3,21 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Mapping
 from contextlib import aclosing
 
 import numpy as np
 from PIL import Image as PillowImage
 
 from lodestone.catalog.reading import CatalogReader
-from lodestone.config.compositions import DEFAULT_COMPOSITION, Composition, Role, choose_composition
+from lodestone.config.compositions import DEFAULT_COMPOSITION, Composition, all_compositions
 from lodestone.config.profiles import Profile
 from lodestone.config.settings import QuerySettings
+from lodestone.errors import UnknownNameError
 from lodestone.files.beneath import Boundaries
-from lodestone.query.composing.candidates import FusedSource, UnionSource
-from lodestone.query.composing.captions import CaptionSearch
-from lodestone.query.composing.edits import EditStage, check_editors
-from lodestone.query.composing.stage import ComposedStage
+from lodestone.query.composing.assembly import StageMaker
 from lodestone.query.first_pass import FirstPassStage
-from lodestone.query.guides.captions import CaptionEvidence, CaptionRule, CaptionWords
+from lodestone.query.guides.captions import CaptionEvidence, CaptionRule
 from lodestone.query.guides.outliers import UMAP_FROM
 from lodestone.query.guides.search import FusionSettings
 from lodestone.query.guides.stage import GuideStage
@@ -55,11 +53,12 @@ class QueryEngine:
         boundaries: What may be opened of the roots, to see whether the file of a hit is gone.
         checker: Checks spelling and language of words; None to take them as they are.
         fuser: Fuses the lists of queries; None for this process.
-        composition: How composed queries are searched and ranked, with set or learnt weights; None for the profile's own.
+        compositions: How composed queries are searched and ranked, by name, with set or learnt weights; `default` is among
+            them. None for the profile's own.
         pictures: Reads indexed pictures that are to be edited; None where they cannot be read.
 
     Raises:
-        ConfigurationError: the composition wants pictures edited, and no engine of its queries edits any.
+        ConfigurationError: a composition wants pictures edited, and no engine of its queries edits any.
     """
 
     def __init__(
@@ -78,7 +77,7 @@ class QueryEngine:
         boundaries: Boundaries | None = None,
         checker: QueryChecker | None = None,
         fuser: Fuser | None = None,
-        composition: Composition | None = None,
+        compositions: Mapping[str, Composition] | None = None,
         pictures: PictureSource | None = None,
     ) -> None:
         self._encoder = encoder
@@ -88,7 +87,7 @@ class QueryEngine:
         calibration = ScoreCalibration(store)
         searcher = Searcher(store, calibration, fuser=fuser, merge_above=settings.merge_above)
         weigher = weigher or EqualWeights()
-        composition = composition or choose_composition(DEFAULT_COMPOSITION, {}, profile)
+        self._compositions = dict(compositions or all_compositions({}, profile))
         self._learned = LearnedStages(
             learnt or LearnedModels(), store=store, searcher=searcher, text_encoder=profile.text_encoder
         )
@@ -104,30 +103,23 @@ class QueryEngine:
                 text_encoder=profile.text_encoder,
             )
         )
-        composed = ComposedStage(
-            source=FusedSource(store, composition, otherwise=UnionSource(searcher, store)),
-            captions=CaptionSearch(store, CaptionWords(catalog)),
-            calibration=calibration,
+        maker = StageMaker(
             store=store,
+            catalog=catalog,
+            searcher=searcher,
+            calibration=calibration,
+            encoder=encoder,
             weigher=weigher,
             learned=self._learned,
             priors=profile.space_priors,
-            rule=composition.rule,
-            modality_weights={
-                (modality.space, modality.role): composition.weights.get(modality.name, 0.0)
-                for modality in composition.modalities
-                if composition.weights
-            },
-            composed_in=[one.space for one in composition.of_role(Role.TARGET) if composition.target == "composed"],
             text_encoder=profile.text_encoder,
+            hub=hub,
+            generators=profile.generators if settings.generators is None else settings.generators,
+            pictures=pictures,
         )
-        edits = None
-        if composition.target == "guide" and hub is not None:
-            check_editors(hub, profile.generators if settings.generators is None else settings.generators)
-            strength = composition.strength
-            edits = EditStage(hub=hub, encoder=encoder, composed=composed, pictures=pictures, strength=strength)
+        composing = {name: maker.stages(composition) for name, composition in self._compositions.items()}
         self._pipeline = QueryPipeline(
-            resolving=ResolveStage(store, catalog, encoder, profile, settings, hub, checker, editing=edits is not None),
+            resolving=ResolveStage(store, catalog, encoder, profile, settings, hub, checker, compositions=self._compositions),
             retrieval=RetrievalStage(LeafSources(encoder, store)),
             first_pass=FirstPassStage(
                 searcher=searcher,
@@ -135,10 +127,9 @@ class QueryEngine:
                 learned=self._learned,
                 priors=profile.space_priors,
             ),
-            composed=composed,
+            composing=composing,
             learned=self._learned,
             guides=self._guides,
-            edits=edits,
             deciding=DecideStage(Hydrator(catalog, boundaries)),
         )
 
@@ -146,6 +137,16 @@ class QueryEngine:
     def encoder(self) -> Encoder:
         """All models of words and pictures."""
         return self._encoder
+
+    def composition(self, name: str | None) -> Composition:
+        """Return a composition of the home, with its set or learnt weights; `default` for None.
+
+        Raises:
+            UnknownNameError: there is no such composition; the hint lists those that there are.
+        """
+        if (wanted := name or DEFAULT_COMPOSITION) not in self._compositions:
+            raise UnknownNameError.among("composition", wanted, list(self._compositions))
+        return self._compositions[wanted]
 
     async def warm_up(self) -> None:
         """Load what searches in words need. A generator that cannot run is logged; queries will say so too.

@@ -17,20 +17,20 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
 from contextlib import aclosing
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Final
 
 from lodestone.catalog.reading import CatalogReader
 from lodestone.clock import Stopwatch, remaining
+from lodestone.config.compositions import Composition
 from lodestone.config.profiles import Profile
 from lodestone.config.settings import QuerySettings
 from lodestone.generators.base import Guide
 from lodestone.generators.query_notes import QueryNotes
-from lodestone.query.composing.edits import EditStage
-from lodestone.query.composing.stage import ComposedStage
+from lodestone.query.composing.assembly import CompositionStages
 from lodestone.query.first_pass import FirstPass, FirstPassStage, QueryWeights
 from lodestone.query.guides.outcome import GuideOutcome
 from lodestone.query.guides.stage import GuideInput, GuideStage
@@ -73,7 +73,7 @@ class ResolveStage:
         settings: Defaults of this home.
         hub: Knows the generators; None without any.
         checker: Checks spelling and language of words; None to take them as they are.
-        editing: Whether pictures of composed queries are edited.
+        compositions: Name -> how composed queries are answered.
     """
 
     store: VectorStore
@@ -83,7 +83,7 @@ class ResolveStage:
     settings: QuerySettings
     hub: GuideSource | None
     checker: QueryChecker | None = None
-    editing: bool = False
+    compositions: Mapping[str, Composition] = field(default_factory=dict)
 
     async def resolve(self, query: Query, options: SearchOptions, request_context: RequestContext) -> RunningQuery:
         """Resolve a query and start its clock.
@@ -111,7 +111,8 @@ class ResolveStage:
             aliases=self.store.aliases(),
             known_spaces=self.encoder.collections,
             known_generators=[] if self.hub is None else list(self.hub.names),
-            editors=[name for name in self.hub.names if self.hub.edits(name)] if self.hub and self.editing else None,
+            compositions=self.compositions,
+            editors=[] if self.hub is None else [name for name in self.hub.names if self.hub.edits(name)],
             catalog=self.catalog,
             present=self.store.collections,
             started=started,
@@ -188,20 +189,18 @@ class QueryPipeline:
         resolving: Checks and names everything.
         retrieval: Retrieves the leaves.
         first_pass: Weighs the spaces and combines what the leaves find.
-        composed: The same for composed queries.
+        composing: The same for composed queries, and what edits their pictures, by the name of the composition.
         learned: Trust, tags, the gate and the record.
         guides: Draws guides and fuses them in; None without a hub.
-        edits: Edits the pictures of composed queries; None where their own vectors are compared.
         deciding: Reads the page that is shown.
     """
 
     resolving: ResolveStage
     retrieval: RetrievalStage
     first_pass: FirstPassStage
-    composed: ComposedStage
+    composing: Mapping[str, CompositionStages]
     learned: LearnedStages
     guides: GuideStage | None
-    edits: EditStage | None
     deciding: DecideStage
 
     async def run(
@@ -219,7 +218,7 @@ class QueryPipeline:
         running = await self.resolving.resolve(query, options, request_context)
         query_id = running.resolved.query_id
         encoded = await self.retrieval.encode(running)
-        passing = self.composed if running.resolved.parts else self.first_pass
+        passing = self.composing[running.resolved.composition].composed if running.resolved.parts else self.first_pass
         weights = await passing.weigh(running, encoded)
         yield opening_event(running, weights.by_space)
         first = await passing.rank(running, encoded, weights)
@@ -254,7 +253,8 @@ class QueryPipeline:
     ) -> AsyncGenerator[tuple[Guide, ...] | GuideOutcome, None] | None:
         """Return what draws the guides of a query; None where nothing does."""
         if query.resolved.parts:
-            return None if self.edits is None else self.edits.run(query, encoded, first.weights)
+            edits = self.composing[query.resolved.composition].edits
+            return None if edits is None else edits.run(query, encoded, first.weights)
         if self.guides is None:
             return None
         given = GuideInput(first.ranking, first.weights.by_space, encoded.text_vectors, query.search_deadline)

@@ -6,10 +6,12 @@ import time
 import uuid
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Final
 
 from lodestone.access.visibility import EVERYTHING, Visibility
 from lodestone.catalog.reading import CatalogReader
+from lodestone.config.compositions import DEFAULT_COMPOSITION, Composition, Role
 from lodestone.config.profiles import Profile
 from lodestone.config.settings import QuerySettings
 from lodestone.errors import InvalidRequestError, UnknownNameError
@@ -72,6 +74,7 @@ class ResolvedQuery:
         language: ISO 639-1 code of the language of words that are not English; None where they are, or it cannot be told.
         parts: Parts of a composed query; empty for a query of one leaf.
         diversity: How much a picture of a composed query loses for being like those before it, in [0, 1].
+        composition: Name of the composition that answers a composed query.
     """
 
     query_id: str
@@ -108,6 +111,7 @@ class ResolvedQuery:
     language: str | None = None
     parts: tuple[Part, ...] = ()
     diversity: float = 0.0
+    composition: str = DEFAULT_COMPOSITION
     without_guides: frozenset[str] = frozenset()
 
     @property
@@ -132,7 +136,8 @@ def resolve(
     known_spaces: Mapping[str, str],
     known_generators: Sequence[str],
     catalog: CatalogReader,
-    editors: Collection[str] | None = None,
+    compositions: Mapping[str, Composition] = MappingProxyType({}),
+    editors: Collection[str] = (),
     present: Callable[[], Collection[str]] = tuple,
     started: float | None = None,
     request_context: RequestContext = NOW,
@@ -152,7 +157,8 @@ def resolve(
         aliases: Alias -> collection, read once.
         known_spaces: Space -> collection that the loaded projections belong to.
         known_generators: Names that may be asked for.
-        editors: Those of them that edit pictures; None where pictures of composed queries are not edited.
+        compositions: Name -> how composed queries are answered. Without any, their own vectors are compared in all spaces.
+        editors: Those of the generators that edit pictures.
         catalog: Knows corpora and roots.
         present: Returns the existing collections; called only where an alias names another version than the loaded one.
         started: When the request arrived (`time.monotonic()`); now, if None.
@@ -161,10 +167,15 @@ def resolve(
 
     Raises:
         InvalidRequestError: the query is made of queries that are not answered yet, or a filter contradicts itself.
-        UnknownNameError: no such fusion, space, generator, corpus or root.
+        UnknownNameError: no such fusion, space, generator, composition, corpus or root.
     """
-    asked, filters = _asked(query)
+    wanted = options.composition if isinstance(options, SearchRequest) else None
+    if wanted is not None and wanted not in compositions:
+        raise UnknownNameError.among("composition", wanted, list(compositions))
+    composition = compositions.get(wanted or DEFAULT_COMPOSITION)
+    asked, filters = _asked(query, single=wanted is not None)
     parts = parts_of(asked) if isinstance(asked, Compose) else ()
+    _check_compared(parts, composition)
     leaves: tuple[Leaf, ...] = tuple(part.leaf for part in parts)
     checked = CheckedWords("")
     if isinstance(asked, Leaf):
@@ -174,12 +185,13 @@ def resolve(
     words = options if text and isinstance(options, SearchRequest) else None
     fusion = options.fusion or settings.fusion or profile.fusion
     find_fusion(fusion)
-    edited = editable(parts) if editors is not None and isinstance(options, SearchRequest) else []
+    edits = composition is not None and composition.target == "guide" and isinstance(options, SearchRequest)
+    edited = editable(parts) if edits else []
     asking = options if isinstance(options, SearchRequest) and (text or edited) else None
     generators, guides = ((), 0) if asking is None else _generators(asking, settings, profile, known_generators)
     dropped: tuple[str, ...] = ()
     if edited and guides:
-        able = tuple(name for name in generators if editors is not None and name in editors)
+        able = tuple(name for name in generators if name in editors)
         dropped = () if able else (f"guides: none of the generators {', '.join(generators)} edits pictures",)
         generators, guides = (able, min(guides, len(edited))) if able else ((), 0)
     if guides and request_context.text_only:
@@ -228,6 +240,7 @@ def resolve(
         language=checked.language,
         parts=parts,
         diversity=asked.diversity if isinstance(asked, Compose) else 0.0,
+        composition=DEFAULT_COMPOSITION if composition is None else composition.name,
         without_guides=frozenset(asking.without_guides if asking else ()),
     )
 
@@ -244,8 +257,31 @@ def _checked(
     return checker.check(leaf.words, spelling=(wish or settings.spelling) == "auto", visibility=visibility)
 
 
-def _asked(query: Query) -> tuple[Leaf | Compose, list[SearchFilters]]:
+def _check_compared(parts: Sequence[Part], composition: Composition | None) -> None:
+    """Check that a composition compares pictures with each part.
+
+    Raises:
+        InvalidRequestError: it has no modality for one of them.
+    """
+    if composition is None or not composition.declared:
+        return
+    for part in parts:
+        words = isinstance(part.leaf, Text)
+        if not composition.of_role(Role.AUXILIARY if words else Role.TARGET):
+            raise InvalidRequestError(
+                f"the composition {composition.name!r} compares no {'words' if words else 'pictures'}: part {part.name!r}",
+                hint="leave the part out, choose another composition, or give this one a modality of role "
+                + ("auxiliary" if words else "target"),
+                part=part.name,
+            )
+
+
+def _asked(query: Query, *, single: bool = False) -> tuple[Leaf | Compose, list[SearchFilters]]:
     """Return the only leaf of a query, or its composition of several, and the filters above it.
+
+    Args:
+        query: The tree.
+        single: Whether a composition of one part stays one.
 
     Raises:
         InvalidRequestError: the query is made of several queries in another way, or negates one.
@@ -255,7 +291,7 @@ def _asked(query: Query) -> tuple[Leaf | Compose, list[SearchFilters]]:
         if isinstance(query, Where):
             filters.append(query.filters)
             query = query.query
-        elif isinstance(query, Compose) and (len(query.parts) > 1 or query.diversity > 0):
+        elif isinstance(query, Compose) and (single or len(query.parts) > 1 or query.diversity > 0):
             return query, filters
         elif isinstance(query, Compose):
             query = query.parts[0][0]

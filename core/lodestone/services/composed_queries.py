@@ -38,12 +38,12 @@ USUAL: Final[Mapping[str, float]] = {WORDS: 0.8, PICTURE: 1.0, WITHOUT: 0.5, UNL
 """Weight of all parts of a kind together, where the request gives none: parts of one kind share it. That of words beside a
 picture was chosen on validation data (benchmarks/learning/composed.py)."""
 
-_TAKEN_OVER: Final = (
-    "filters",
-    "spaces",
-    "collapse",
-    "diversity",
-)  # options of the earlier query that hold where none are given
+EVEN: Final[Mapping[str, float]] = {WORDS: 1.0, PICTURE: 1.0, WITHOUT: 0.5, UNLIKE: 0.5}
+"""The same where the composition has set or learnt weights, which say how much words and pictures count."""
+
+_TAKEN_OVER: Final = ("filters", "spaces", "collapse", "diversity", "composition")
+"""Options of the earlier query that hold where a refinement gives none."""
+
 _SIDE: Final = 512  # pixels that the shorter side of a region should have, more than any model reads
 LARGEST_SIDE: Final = 2_048
 """Pixels that the shorter side of a picture is decoded at, at most, where a region of it counts."""
@@ -73,6 +73,7 @@ def is_composed(request: SearchOptions) -> bool:
         or request.drop
         or request.region
         or request.diversity
+        or request.composition
     )
 
 
@@ -128,7 +129,9 @@ class ComposedQueries:
             named.append(_Named(free_name(kind_of(leaf, avoid=avoid), [part.name for part in named]), leaf, avoid))
         await self._check_seen([part.leaf for part in named], caller)
         weights = _weights_of(named, request, weights)
-        return _composed(named, weights, request.diversity), request.model_copy(update={"weights": weights})
+        engine = await self._session.engine(warm=False)
+        usual = EVEN if engine.composition(request.composition).weights else USUAL
+        return _composed(named, weights, request.diversity, usual=usual), request.model_copy(update={"weights": weights})
 
     async def _earlier(self, query_id: str, caller: Caller) -> Trace:
         from lodestone.query_log.trace import load_trace
@@ -295,7 +298,9 @@ def _weights_of(parts: Sequence[_Named], request: SearchRequest, earlier: Mappin
     return {**kept, **request.weights}
 
 
-def _composed(parts: Sequence[_Named], weights: Mapping[str, float], diversity: float) -> Compose:
+def _composed(
+    parts: Sequence[_Named], weights: Mapping[str, float], diversity: float, *, usual: Mapping[str, float] = USUAL
+) -> Compose:
     """Return the query of these parts, with the weights that users have given, or else the usual ones.
 
     Raises:
@@ -305,7 +310,7 @@ def _composed(parts: Sequence[_Named], weights: Mapping[str, float], diversity: 
         raise InvalidRequestError("the query is empty", hint="say in a few words what the picture shows, or name a picture")
     kinds = {part.name: kind_of(part.leaf, avoid=part.avoid) for part in parts}
     silent = [kind for name, kind in kinds.items() if name not in weights]
-    amounts = {name: weights[name] if name in weights else USUAL[kind] / silent.count(kind) for name, kind in kinds.items()}
+    amounts = {name: weights[name] if name in weights else usual[kind] / silent.count(kind) for name, kind in kinds.items()}
     ModalityWeights.of(amounts)  # refuses what is no weight, by name
     kept = [part for part in parts if amounts[part.name] > 0]
     if len(kept) > MAX_PARTS:

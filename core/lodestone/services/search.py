@@ -131,8 +131,8 @@ class SearchUseCases:
 
     async def _decoded(self, number: int, pictures: Sequence[bytes], request: SearchRequest) -> PillowImage.Image:
         """Return one of several uploaded pictures; where it cannot be decoded, the error says which it was."""
-        default = self._session.runtime.settings.compositions.get(DEFAULT_COMPOSITION)
-        side = _side_of(request, editing=default is not None and default.target == "guide")
+        composition = self._session.runtime.settings.compositions.get(request.composition or DEFAULT_COMPOSITION)
+        side = _side_of(request, editing=composition is not None and composition.target == "guide")
         try:
             return await asyncio.to_thread(self._session.runtime.decode, pictures[number], min_side=side)
         except ImageError as error:

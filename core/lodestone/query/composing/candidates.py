@@ -45,11 +45,13 @@ class Candidates:
         found: The lists that put pictures among the candidates, as they were found.
         scored: One list a search: the exact inner product with every candidate that the space holds, best first.
         late: Spaces that did not answer in time.
+        by_captions: Whether pictures were found by their captions too.
     """
 
     found: tuple[RankedList, ...] = ()
     scored: tuple[RankedList, ...] = ()
     late: tuple[str, ...] = ()
+    by_captions: bool = False
 
     @property
     def ids(self) -> tuple[str, ...]:
@@ -67,6 +69,7 @@ class CandidateSource(Protocol):
         stopwatch: Stopwatch,
         *,
         standings: Mapping[tuple[str, str], Standing],
+        described: Sequence[ListSearch] = (),
     ) -> Candidates:
         """Return the lists that candidates are found in; spaces that do not answer by the deadline are left out.
 
@@ -76,6 +79,8 @@ class CandidateSource(Protocol):
             rules: Depths, filter and deadline.
             stopwatch: Counts `search`.
             standings: (part, space) -> similarity with ordinary pictures.
+            described: The same searches and those of captions, weighed as for pictures that have captions; empty where no
+                captions are compared. A source that holds captions too finds pictures by all of it.
         """
 
     async def score(
@@ -113,6 +118,7 @@ class UnionSource:
         stopwatch: Stopwatch,
         *,
         standings: Mapping[tuple[str, str], Standing],
+        described: Sequence[ListSearch] = (),  # noqa: ARG002 - it holds no captions
     ) -> Candidates:
         """Search each space for all parts together; see `CandidateSource.search`."""
         together = [_together(group, standings) for group in by_collection(searches).values()]
@@ -161,11 +167,15 @@ class FusedSource:
         stopwatch: Stopwatch,
         *,
         standings: Mapping[tuple[str, str], Standing],
+        described: Sequence[ListSearch] = (),
     ) -> Candidates:
         """Search the fused collection; see `CandidateSource.search`."""
         with stopwatch.stage("search"):
-            found = await within(asyncio.to_thread(self._found, searches, rules, standings), rules.deadline)
-        return await self._otherwise.search(searches, rules, stopwatch, standings=standings) if found is None else found
+            finding = asyncio.to_thread(self._found, searches, rules, standings, described)
+            found = await within(finding, rules.deadline)
+        if found is not None:
+            return found
+        return await self._otherwise.search(searches, rules, stopwatch, standings=standings, described=described)
 
     async def score(
         self, searches: Sequence[ListSearch], image_ids: Sequence[str], rules: RankingRules, stopwatch: Stopwatch
@@ -174,7 +184,11 @@ class FusedSource:
         return await self._otherwise.score(searches, image_ids, rules, stopwatch)
 
     def _found(
-        self, searches: Sequence[ListSearch], rules: RankingRules, standings: Mapping[tuple[str, str], Standing]
+        self,
+        searches: Sequence[ListSearch],
+        rules: RankingRules,
+        standings: Mapping[tuple[str, str], Standing],
+        described: Sequence[ListSearch],
     ) -> Candidates | None:
         """Return the best of the fused collection; None if there is none of the spaces and versions that are searched."""
         aliases = self._store.aliases()
@@ -184,13 +198,26 @@ class FusedSource:
         fused = {space.name: space.collection for space in layout.spaces}
         if any(fused.get(one.space) != one.collection for one in searches):
             return None
-        parts = [
-            JointPart(one.guide, one.space, one.vector, one.weight / standings[one.guide, one.space].spread) for one in searches
-        ]
-        depth = min(rules.depths[-1], MOST_RESULTS)
-        best = self._joint.search(parts, depth, composition=self._composition, aliases=aliases, filter_=rules.filter)
+        by_captions = bool(described) and all(fused.get(one.space) == one.collection for one in described)
+        parts = _joint_parts(searches, standings)
+        best = self._joint.search(
+            _joint_parts(described, standings) if by_captions else parts,
+            min(rules.depths[-1], MOST_RESULTS),
+            composition=self._composition,
+            aliases=aliases,
+            filter_=rules.filter,
+            with_similarities=False,
+            incomplete=parts if by_captions else None,
+        )
         weight = sum(one.weight for one in searches)
-        return Candidates((RankedList(ALL_GUIDES, layout.alias, weight, best.ids, best.scores.astype(np.float32)),))
+        found = RankedList(ALL_GUIDES, layout.alias, weight, best.ids, best.scores.astype(np.float32))
+        return Candidates((found,), by_captions=by_captions)
+
+
+def _joint_parts(searches: Sequence[ListSearch], standings: Mapping[tuple[str, str], Standing]) -> list[JointPart]:
+    return [
+        JointPart(one.guide, one.space, one.vector, one.weight / standings[one.guide, one.space].spread) for one in searches
+    ]
 
 
 def _together(group: Sequence[ListSearch], standings: Mapping[tuple[str, str], Standing]) -> ListSearch:

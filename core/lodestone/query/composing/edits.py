@@ -189,16 +189,18 @@ class EditStage:
         return replace(outcome, ranking=ranked.ranking, searches=searches, space_weights=ranked.weights.by_space)
 
 
-def check_editors(hub: GuideSource | None, names: Sequence[str]) -> None:
+def check_editors(hub: GuideSource | None, names: Sequence[str], *, composition: str) -> None:
     """Check that an engine of a home's queries edits pictures, enabled or not.
 
     Args:
         hub: All engines; None without any.
         names: The engines that queries ask.
+        composition: Name of the composition that wants pictures edited.
 
     Raises:
         ConfigurationError: there is none.
     """
+    asked = ", ".join(names) or "none"
     editors = [] if hub is None else [name for name in hub.names if hub.edits(name)]
     if set(editors) & set(names):
         return
@@ -208,7 +210,7 @@ def check_editors(hub: GuideSource | None, names: Sequence[str]) -> None:
         else "add one (`[generators.NAME]` with kind = 'diffusers') and name it in query.generators, or choose another target"
     )
     raise ConfigurationError(
-        f"compositions.default.target is 'guide', but no engine that queries ask edits pictures: {', '.join(names) or 'none'}",
+        f"compositions.{composition}.target is 'guide', but no engine that queries ask edits pictures: {asked}",
         hint=hint,
     )
 

@@ -21,7 +21,7 @@ from lodestone.query.composing.captions import CaptionSearch
 from lodestone.query.composing.centring import centred
 from lodestone.query.composing.ranking import POOL, diversified, shares_of, similarities
 from lodestone.query.composing.targets import composed_targets
-from lodestone.query.composing.weighing import PartWeighing, Standings, by_space
+from lodestone.query.composing.weighing import PartWeighing, Standings, by_space, without_captions
 from lodestone.query.first_pass import FirstPass, QueryWeights
 from lodestone.query.learned_stages import LearnedStages
 from lodestone.query.leaves import EncodedQuery
@@ -53,6 +53,7 @@ class ComposedStage:
         modality_weights: (space, role) -> weight of the modality in the composition, as set or learnt; empty for neither.
         text_encoder: Name of the encoder whose vectors captions have.
         composed_in: Spaces in which pictures are compared by composition vectors (targets.py).
+        modalities: (space, role) of the modalities that parts are compared in; None for every space that they have a vector in.
     """
 
     def __init__(
@@ -69,21 +70,29 @@ class ComposedStage:
         text_encoder: str,
         modality_weights: Mapping[tuple[str, Role], float],
         composed_in: Collection[str] = (),
+        modalities: Collection[tuple[str, Role]] | None = None,
     ) -> None:
         self._source = source
         self._captions = captions
         self._calibration = calibration
         self._store = store
         self._weigher = weigher
-        self._parts = PartWeighing(weigher, priors=priors, modality_weights=modality_weights, text_encoder=text_encoder)
+        self._parts = PartWeighing(
+            weigher, priors=priors, modality_weights=modality_weights, text_encoder=text_encoder, modalities=modalities
+        )
         self._learned = learned
         self._rule = rule
         self._composed_in = composed_in
 
     async def weigh(self, query: RunningQuery, encoded: EncodedQuery) -> QueryWeights:
-        """Return what each space decides of the score, over all parts."""
+        """Return what each space decides of the score, over all parts.
+
+        Raises:
+            DeadlineExceededError: the deadline passed.
+            StoreError: the captions cannot be read.
+        """
         assigned = await self._learned.trust(query, encoded.text_vectors)
-        searches = self._parts.searches(query, encoded, assigned.weights)
+        searches = self._parts.searches(query, encoded, assigned.weights, await self._captions_of(query))
         return QueryWeights(by_space(searches), assigned.topic, assigned.weights)
 
     async def rank(
@@ -102,7 +111,8 @@ class ComposedStage:
             StoreError, CatalogError: what is searched cannot be read.
         """
         encoded, own = composed_targets(encoded, query.resolved.parts, self._composed_in)
-        searches = self._parts.searches(query, encoded, weights.trust)
+        captions = await self._captions_of(query)
+        searches = self._parts.searches(query, encoded, weights.trust, captions)
         if not searches:
             return FirstPass(_EMPTY, weights)
         in_spaces, in_captions = _divided(searches)
@@ -113,14 +123,14 @@ class ComposedStage:
             standings = await self._standings([*in_spaces, *in_captions], rules.deadline)
             weighed = self._parts.by_modality(query, [*in_spaces, *in_captions], standings)
             in_spaces, in_captions = _divided(weighed)  # candidates are those of the weights that they are ranked by
-            spoken = asyncio.create_task(self._spoken(query, in_captions, avoided))
-            try:
-                found = Candidates()
-                if in_spaces:
-                    found = await self._source.search(in_spaces, rules, query.stopwatch, standings=standings)
-            finally:
-                captioned = await spoken
-            candidates = Candidates((*found.found, *captioned), late=found.late)
+            found = Candidates()
+            if in_spaces:
+                # By all rules but the sum, a part counts as much for a picture without captions as for others.
+                silent = in_spaces if self._rule == "sum" else without_captions(in_spaces, in_captions)
+                described = [*in_spaces, *in_captions] if in_captions else []
+                found = await self._source.search(silent, rules, query.stopwatch, standings=standings, described=described)
+            spoken = [] if found.by_captions else await self._spoken(query, in_captions, avoided)
+            candidates = Candidates((*found.found, *spoken), late=found.late)
             if not candidates.found:
                 raise TimeoutError
             late = set(candidates.late)
@@ -137,6 +147,19 @@ class ComposedStage:
         if query.resolved.diversity > 0:
             ranking = await self._diverse(query, ranking, in_spaces)
         return FirstPass(replace(ranking, searches=(*searches, *own, *kept)), weights)
+
+    async def _captions_of(self, query: RunningQuery) -> str | None:
+        """Return the collection of captions; None where there are none to compare words with."""
+        collection = query.resolved.captions
+        if collection is None:
+            return None
+        if self._calibration.fresh(collection):
+            return collection if len(self._calibration.sample(collection)) else None
+        try:
+            sample = await within(asyncio.to_thread(self._calibration.sample, collection), query.search_deadline)
+        except TimeoutError as error:
+            raise too_late("reading the captions") from error
+        return collection if len(sample) else None
 
     async def _centred(self, query: RunningQuery, searches: Sequence[ListSearch]) -> list[ListSearch]:
         """Return the searches with centred vectors, but for the rule `sum`, which is the joint similarity as it is defined."""

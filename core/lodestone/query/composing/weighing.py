@@ -7,7 +7,7 @@ there are any.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from typing import Final
 
@@ -45,6 +45,7 @@ class PartWeighing:
         priors: Space -> trust before any feedback, of the profile.
         modality_weights: (space, role) -> weight of the modality in the composition, as set or learnt; empty for neither.
         text_encoder: Name of the encoder whose vectors captions have.
+        modalities: (space, role) of the modalities that parts are compared in; None for every space that they have a vector in.
     """
 
     def __init__(
@@ -54,17 +55,20 @@ class PartWeighing:
         priors: Mapping[str, float],
         modality_weights: Mapping[tuple[str, Role], float],
         text_encoder: str,
+        modalities: Collection[tuple[str, Role]] | None = None,
     ) -> None:
         self._weigher = weigher
         self._priors = priors
         self._modality_weights = modality_weights
         self._text_encoder = text_encoder
+        self._modalities = None if modalities is None else frozenset(modalities)
 
     def searches(
         self,
         query: RunningQuery,
         encoded: EncodedQuery,
         trust: Mapping[str, float],
+        captions: str | None,
         best: Mapping[str, Mapping[str, float]] | None = None,
     ) -> list[ListSearch]:
         """Return the searches of all parts, one a part and space; the vector of a part to avoid is negated.
@@ -73,6 +77,7 @@ class PartWeighing:
             query: The query under way.
             encoded: Its leaves.
             trust: Space -> learnt trust.
+            captions: Collection of captions; None where there are none, so that they take nothing from other spaces.
             best: Part -> space -> similarity of the nearest picture; None before searching.
         """
         resolved = query.resolved
@@ -81,11 +86,11 @@ class PartWeighing:
             sign = np.float32(-1 if part.avoid else 1)
             shares = self._shares(part, leaf, encoded.spaces, trust, (best or {}).get(part.name))
             words = leaf.text_vectors.get(self._text_encoder)
-            if words is not None and resolved.captions is not None:
+            if words is not None and captions is not None and self._is_compared(CAPTIONS, Role.AUXILIARY):
                 rest = 1 - CAPTION_SHARE if shares else 0.0
                 shares = {space: share * rest for space, share in shares.items()}
                 weight = part.weight * (1 - rest)
-                searches.append(ListSearch(part.name, CAPTIONS, resolved.captions, weight, sign * words))
+                searches.append(ListSearch(part.name, CAPTIONS, captions, weight, sign * words))
             searches += [
                 ListSearch(part.name, space, collection, part.weight * shares[space], sign * leaf.vectors[collection])
                 for space, collection in encoded.spaces.items()
@@ -116,7 +121,8 @@ class PartWeighing:
             if one.ids:
                 nearest = -one.scores[-1] if one.guide in avoided else one.scores[0]
                 best.setdefault(one.guide, {})[one.space] = float(nearest)
-        searches = self.by_modality(query, self.searches(query, encoded, weights.trust, best), standings)
+        captions = query.resolved.captions if any(space == CAPTIONS for _, space in standings) else None
+        searches = self.by_modality(query, self.searches(query, encoded, weights.trust, captions, best), standings)
         return searches, replace(weights, by_space=by_space(searches))
 
     def by_modality(self, query: RunningQuery, searches: Sequence[ListSearch], standings: Standings) -> list[ListSearch]:
@@ -135,9 +141,8 @@ class PartWeighing:
         amounts = []
         for one in searches:
             part = of_part[one.guide]
-            role = Role.AUXILIARY if isinstance(part.leaf, Text) else Role.TARGET
             spread = standings[one.guide, one.space].spread
-            amounts.append(part.weight * self._modality_weights.get((one.space, role), 0.0) * spread)
+            amounts.append(part.weight * self._modality_weights.get((one.space, role_of(part)), 0.0) * spread)
         total = sum(amounts)
         if total <= 0:
             return list(searches)
@@ -153,7 +158,11 @@ class PartWeighing:
         best: Mapping[str, float] | None,
     ) -> Mapping[str, float]:
         """Return the share of each space in what a part decides; they sum to 1, or there are none."""
-        names = [space for space, collection in spaces.items() if collection in leaf.vectors]
+        names = [
+            space
+            for space, collection in spaces.items()
+            if collection in leaf.vectors and self._is_compared(space, role_of(part))
+        ]
         if not names:
             return {}
         in_words = isinstance(part.leaf, Text)
@@ -166,6 +175,36 @@ class PartWeighing:
         trusted = apply_trust(weights, learnt or prior_trust(self._priors, names))
         total = sum(trusted.values())
         return {space: weight / total for space, weight in trusted.items()} if total > 0 else {}
+
+    def _is_compared(self, space: str, role: Role) -> bool:
+        return self._modalities is None or (space, role) in self._modalities
+
+
+def role_of(part: Part) -> Role:
+    """Return the role of a part in a composition: words are auxiliary, anything else says what the target is like."""
+    return Role.AUXILIARY if isinstance(part.leaf, Text) else Role.TARGET
+
+
+def without_captions(in_spaces: Sequence[ListSearch], in_captions: Sequence[ListSearch]) -> list[ListSearch]:
+    """Return the searches of the spaces weighed as for pictures without captions: there they decide all that their part does.
+
+    Args:
+        in_spaces: The searches of the spaces.
+        in_captions: Those of the captions.
+    """
+    total, spoken = by_part(in_spaces), by_part(in_captions)
+    return [
+        replace(one, weight=one.weight * (1 + spoken.get(one.guide, 0.0) / total[one.guide])) if one.weight > 0 else one
+        for one in in_spaces
+    ]
+
+
+def by_part(searches: Sequence[ListSearch]) -> dict[str, float]:
+    """Return what each part decides of the score, over all spaces."""
+    weights: dict[str, float] = {}
+    for one in searches:
+        weights[one.guide] = weights.get(one.guide, 0.0) + one.weight
+    return weights
 
 
 def by_space(searches: Sequence[ListSearch]) -> dict[str, float]:
