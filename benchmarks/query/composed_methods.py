@@ -14,6 +14,8 @@ import qdrant_edge as qe
 from numpy.typing import NDArray
 
 from benchmarks.query.composed_data import Composed, Rows
+from lodestone.composed.abandon import AbandoningScorer
+from lodestone.composed.joint import JointPart
 from lodestone.store.base import PointBatch, VectorQuery, VectorStore
 from lodestone_schemas.collections import CollectionSpec, HnswSpec
 
@@ -129,20 +131,15 @@ def exact_intersected(data: Composed) -> Answer:
 
 
 def abandoning(data: Composed, weight: float) -> Answer:
-    """Return an exact scan that computes the second modality only of objects that can still be among the best 10.
-
-    The heavier modality comes first. Its product bounds the joint similarity from above, since the other one is at most 1.
-    """
-    shares = (weight, 1 - weight)
-    first, second = (0, 1) if weight >= 0.5 else (1, 0)
+    """Return the library's exact scan that stops comparing objects which cannot be among the best 10 any more."""
+    scorer = AbandoningScorer({f"part{part}": data.parts[part] for part in _MODALITIES})
 
     def answer(row: int, _: int) -> Sequence[int]:
-        partial = shares[first] * (data.parts[first] @ data.queries[first][row])
-        likely = np.argpartition(-partial, 100)[:100]
-        tenth = np.sort(partial[likely] + shares[second] * (data.parts[second][likely] @ data.queries[second][row]))[-K]
-        rows = np.flatnonzero(partial + shares[second] >= tenth)
-        joint = partial[rows] + shares[second] * (data.parts[second][rows] @ data.queries[second][row])
-        return rows[best(joint, K)].tolist()
+        parts = [
+            JointPart(f"part{part}", f"part{part}", data.queries[part][row], share)
+            for part, share in zip(_MODALITIES, (weight, 1 - weight), strict=True)
+        ]
+        return scorer.search(parts, K).rows.tolist()
 
     return answer
 

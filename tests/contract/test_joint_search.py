@@ -114,6 +114,27 @@ def test_scores_and_order_are_those_of_the_definition_for_any_weights(
                 np.testing.assert_allclose(found.similarities[:, number], chosen[part.space] @ part.vector, atol=1e-5)
 
 
+def test_the_least_weight_of_the_paper_decides_among_equals(store: VectorStore) -> None:
+    """Two hundred pictures are the same but in the space of weight .0007 (MUST, table VIII)."""
+    rng = np.random.default_rng(11)
+    labels = unit(rng.standard_normal((200, DIMS["labels"])))
+    same = np.repeat(unit(rng.standard_normal((1, DIMS["bridge"]))), 200, axis=0)
+    captions = np.full((200, DIMS["captions"]), np.nan, np.float32)
+    ids = [str(uuid.UUID(int=row + 1)) for row in range(200)]
+    aliases = {**SPACES, LAYOUT.alias: LAYOUT.collection}
+    for name, collection in SPACES.items():
+        store.create(CollectionSpec(collection, DIMS[name]))
+    store.create(CollectionSpec(LAYOUT.collection, LAYOUT.dim, fields=FUSED_FIELDS))
+    vectors = {"bridge": same, "labels": labels, "captions": captions}
+    payloads = [{"corpus": "c", "root": "r", "folders": [""], HOLDS: held} for held in LAYOUT.holds(vectors)]
+    store.upsert(LAYOUT.collection, PointBatch(ids, LAYOUT.join(vectors), payloads))
+    store.build(LAYOUT.collection)
+    wanted = unit(rng.standard_normal(DIMS["labels"]))
+    parts = [JointPart("picture", "bridge", same[0], 0.9993), JointPart("words", "labels", wanted, 0.0007)]
+    found = JointSearch(store).search(parts, 10, composition=COMPOSITION, aliases=aliases)
+    assert list(found.ids) == [ids[row] for row in np.argsort(-(labels @ wanted))[:10]]
+
+
 def test_a_shortlist_of_the_union_has_the_best_pictures(store: VectorStore, pictures: Pictures) -> None:
     aliases, rng, every = fill(store, pictures, fused=False), np.random.default_rng(4), np.arange(len(pictures.ids))
     search = JointSearch(store)

@@ -21,6 +21,7 @@ from lodestone.indexing.run.index_run import index_paths
 from lodestone.indexing.run.report import IndexRequest
 from lodestone.indexing.sync.collections import make_targets, sync
 from lodestone.indexing.sync.verify import examine
+from lodestone_schemas.collections import Quantization
 
 COUNT = 20
 ALIAS = "fused.default"
@@ -76,6 +77,8 @@ def test_points_can_be_made_by_another_process(folder: Path) -> None:
         target = next(target for target in make_targets(runtime) if target.alias == ALIAS)
         graph = target.spec(runtime.settings.store, runtime.profile).hnsw
         assert (graph.m, graph.ef_construct) == (32, 256)  # more edges than the profile's graphs have
+        binary = runtime.settings.store.model_copy(update={"quantization": Quantization.BINARY})
+        assert target.spec(binary, runtime.profile).quantization is Quantization.INT8
         maker, group = pickle.loads(pickle.dumps((target.maker, target.plan(list(runtime.catalog.slices())))))
         points = maker.points(runtime.embeddings, group)
         stored = runtime.store.retrieve(target.collection, points.ids)

@@ -4,6 +4,10 @@ MUST (Wang et al., 2024) scales the vector of modality i by w_i on both sides, s
 times (lemma 1). The paper's tables list w_i^2. Here, in files, in the API and on the command line, a *weight* is always that
 square: what the modality's similarity is multiplied by. `root` gives w_i itself, where vectors are scaled.
 
+Learnt squares go down to .0007 (table VIII of the paper). A vector that was scaled by so small a w_i before it was stored in
+half precision or int8 would be noise, so that such weights would need a floor. Fused vectors have equal roots instead, and
+weights stand in the query's vector alone, so there is none.
+
 The squares sum to 1. The early abandoning of equations 8 and 9 is only right then (lemma 4), and scores of different weights
 can be compared.
 """
@@ -16,10 +20,6 @@ from dataclasses import dataclass
 from typing import Final
 
 from lodestone.errors import InvalidRequestError
-
-LEAST_SQUARE: Final = 1e-3
-"""Least weight of a modality that takes part in a fused vector: the paper's smallest learnt square is .0007. Its root is .032,
-which half precision and int8 still tell from 0."""
 
 _SUM_TOLERANCE: Final = 1e-6
 
@@ -89,20 +89,6 @@ class ModalityWeights(Mapping[str, float]):
         """Return the weights of some modalities alone, which sum to 1 again; None if those have no weight."""
         kept = {name: square for name, square in self.squares.items() if name in modalities}
         return ModalityWeights.of(kept) if any(square > 0 for square in kept.values()) else None
-
-    def floored(self, least: float = LEAST_SQUARE) -> ModalityWeights:
-        """Return weights of which none is below `least`, for vectors that are stored with few bits."""
-        if not 0 <= least * len(self) <= 1:
-            raise InvalidRequestError(f"{len(self)} weights cannot all be at least {least:g}", hint="lower the floor")
-        low = {name for name, square in self.squares.items() if square < least}
-        while True:  # taking from the others may bring one of them below the floor
-            rest = math.fsum(square for name, square in self.squares.items() if name not in low)
-            room = 1 - least * len(low)
-            squares = {name: least if name in low else square / rest * room for name, square in self.squares.items()}
-            below = {name for name, square in squares.items() if square < least and name not in low}
-            if not below:
-                return ModalityWeights.of(squares)
-            low |= below
 
 
 def _check(amounts: Mapping[str, float]) -> None:

@@ -7,7 +7,7 @@ larger of the two is what to buy.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from typing import Final
 
 from lodestone.errors import InvalidRequestError
@@ -93,7 +93,9 @@ def size_of(workload: Workload, spaces: int, dims: int, *, edges: int | None = N
 
 def fused_size(workload: Workload) -> Size:
     """Return the size of the fused indexes, with all copies."""
-    return size_of(workload, len(workload.fused), workload.fused_dims, edges=workload.fused_graph.m)
+    binary = workload.quantization is Quantization.BINARY  # fused collections have int8 in its place
+    kept = replace(workload, quantization=Quantization.INT8) if binary else workload
+    return size_of(kept, len(workload.fused), workload.fused_dims, edges=workload.fused_graph.m)
 
 
 def servers(size: Size, *, node_ram_gb: float, replication: int) -> int:

@@ -195,6 +195,7 @@ class _Bench:
             hnsw = self.options.hnsw
             methods += [StoreJoint(store, vectors, weights, hnsw=hnsw), StoreStreams(store, vectors, hnsw=hnsw)]
             if composed:
+                methods.append(StoreStreams(store, vectors, hnsw=hnsw, composed=True))
                 methods.append(StoreEmbedding(store, vectors, hnsw=hnsw))
             yield methods
         finally:

@@ -20,7 +20,7 @@ from lodestone.config.compositions import CAPTIONS_SPACE, Composition
 from lodestone.indexing.sync.load_groups import CaptionPoints, LoadGroup, PicturePoints, PlannedSlice, PointMaker
 from lodestone.indexing.sync.targets import CaptionTarget, SpaceTarget, Target
 from lodestone.store.base import PointBatch
-from lodestone_schemas.collections import FUSED_FIELDS, FUSED_GRAPH, HOLDS, CollectionSpec
+from lodestone_schemas.collections import FUSED_FIELDS, FUSED_GRAPH, HOLDS, CollectionSpec, Quantization
 
 if TYPE_CHECKING:
     from lodestone.config.profiles import Profile
@@ -97,11 +97,15 @@ class FusedTarget(SpaceTarget):
         self._captions = captions
 
     def spec(self, settings: StoreSettings, profile: Profile) -> CollectionSpec:
-        """Return the specification of the collection, whose graph has at least the edges that every weighting needs."""
+        """Return the specification of the collection, whose graph has at least the edges that every weighting needs.
+
+        Binary vectors do not find what unequal weights ask for (docs/adr/0020), so int8 takes their place.
+        """
         spec = super().spec(settings, profile)
         graph = spec.hnsw
         edges = replace(graph, m=max(graph.m, FUSED_GRAPH.m), ef_construct=max(graph.ef_construct, FUSED_GRAPH.ef_construct))
-        return replace(spec, hnsw=edges)
+        binary = spec.quantization is Quantization.BINARY
+        return replace(spec, hnsw=edges, quantization=Quantization.INT8 if binary else spec.quantization)
 
     @property
     def maker(self) -> FusedPoints:  # type: ignore[override]  # it joins what the other makers make

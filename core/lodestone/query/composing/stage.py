@@ -234,7 +234,10 @@ class ComposedStage:
         """Return the ranking with what each picture loses for being like those before it."""
         heaviest = max(searches, key=lambda one: (one.weight, one.space), default=None)
         pool = list(ranking.fused.ids[:POOL])
-        if heaviest is None or not pool:
+        if not pool:
+            return ranking
+        if heaviest is None:
+            query.notes.left_out("diversity: captions alone have a weight, and pictures are compared in a space")
             return ranking
         reading = asyncio.to_thread(self._store.retrieve, heaviest.collection, pool, with_payload=False)
         try:

@@ -6,7 +6,7 @@ import math
 
 import pytest
 
-from lodestone.composed.weights import LEAST_SQUARE, ModalityWeights
+from lodestone.composed.weights import ModalityWeights
 from lodestone.errors import InvalidRequestError
 
 
@@ -36,11 +36,3 @@ def test_a_query_without_a_modality_shares_its_weight_among_the_others() -> None
     weights = ModalityWeights.of({"a": 0.2, "b": 0.2, "c": 0.6})
     assert dict(weights.among({"a", "b"}) or {}) == pytest.approx({"a": 0.5, "b": 0.5})
     assert weights.among({"d"}) is None
-
-
-def test_no_weight_of_a_stored_vector_is_below_the_floor() -> None:
-    floored = ModalityWeights.of({"a": 0.0007, "b": 0.0011, "c": 0.9982}).floored(0.001)
-    assert min(floored.values()) == pytest.approx(LEAST_SQUARE)
-    assert math.fsum(floored.values()) == pytest.approx(1)
-    brought_below = ModalityWeights.of({"a": 0.0, "b": 0.11, "c": 0.89}).floored(0.105)
-    assert brought_below["b"] == pytest.approx(0.105)

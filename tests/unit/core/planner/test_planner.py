@@ -74,6 +74,8 @@ def test_a_fused_index_is_one_more_collection_with_all_dimensions_and_more_edges
     assert made.fused.vectors_ram_gb == pytest.approx(1_666 * 4 / 1e3)
     assert made.fused.graph_ram_gb == pytest.approx(2 * 32 * 4 / 1e3)
     assert made.fused.other_ram_gb == pytest.approx(240 / 1e3)
+    binary = plan(replace(work, quantization=Quantization.BINARY), FOUR_H100, DEFAULT_RATES)
+    assert binary.fused.vectors_ram_gb == pytest.approx(1_666 / 1e3), "int8 takes the place of binary vectors"
     without = plan(replace(work, fused={}), FOUR_H100, DEFAULT_RATES)
     assert made.store.disk_gb == pytest.approx(without.store.disk_gb + made.fused.disk_gb)
     assert made.store.rule_gb == pytest.approx(without.store.rule_gb + made.fused.rule_gb)

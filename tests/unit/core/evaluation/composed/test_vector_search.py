@@ -239,6 +239,7 @@ def test_without_a_truth_recall_is_that_of_brute_force_and_needs_weights(store: 
         "JE, exact",
         "MUST",
         "MR",
+        "MR with JE",
         "JE",
     }
     assert any("brute force" in note for note in report.notes)
