@@ -45,7 +45,6 @@ NO_PYTHON = {
     "docs/notebook.md": "tests/integration/test_client_docs.py",
     "docs/recipes/add-an-embedder.md": "tests/integration/test_model_recipes.py",
     "docs/recipes/add-a-generator.md": "tests/integration/test_model_recipes.py",
-    "docs/api.md": "needs the package openai, which is not a dependency of the tests",
 }
 # Programs that a machine may lack. Their stand-ins do what the pages need of them.
 STAND_INS = {
