@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.support.browser import PHONE, chromium, inaccessible, page_of
+from tests.support.browser import PHONE, chromium, inaccessible, matches, page_of, until
 from tests.support.home import image_ids, settings_for
 from tests.support.homes import home_settings, index
 from tests.support.pictures import write_photos
@@ -29,6 +29,146 @@ TOPIC = {
     "queries": 7,
     "weights": {"bridge": 1.25, "labels": 0.75},
 }
+
+
+OUTLINES = {
+    "corpora": """
+- main:
+  - heading "Corpora" [level=1]
+  - group: Add a folder
+  - region "Corpus photos":
+    - heading "photos" [level=2]
+    - link "Search in photos"
+    - button "Remove photos"
+    - term: Pictures
+    - definition: "4"
+    - term: Files that failed
+    - definition:
+      - link "Why?"
+    - list:
+      - listitem:
+        - heading "pictures folder" [level=3]
+        - button "Index pictures now"
+        - button "Remove pictures"
+        - paragraph:
+          - switch "Pictures of pictures are found" [checked]
+          - switch "pictures is watched"
+""",
+    "runs": """
+- main:
+  - heading "Runs" [level=1]
+  - combobox "Corpus"
+  - combobox "State"
+  - list:
+    - listitem:
+      - heading "index photos done" [level=2]:
+        - link "index photos"
+      - paragraph: 4 pictures embedded, 60 files failed
+""",
+    "run": """
+- main:
+  - paragraph:
+    - link "All runs"
+  - heading /Run [0-9a-f]+/ [level=1]
+  - region "The run":
+    - heading "index photos done" [level=2]
+    - button "Try failed files again"
+    - term: Began
+    - term: Took
+  - region "Failures":
+    - heading "60 files failed" [level=2]
+    - region "Files that failed":
+      - table:
+        - rowgroup:
+          - row:
+            - columnheader "File"
+            - columnheader "Why"
+            - columnheader "Code"
+    - navigation "Pages of failures":
+      - button "Previous" [disabled]
+      - button "Next"
+""",
+    "tags": """
+- main:
+  - heading "Tags" [level=1]
+  - search:
+    - searchbox "Text of the tag"
+    - combobox "Source"
+    - button "Find"
+  - list:
+    - listitem:
+      - link "Pictures like the one tagged stripes"
+      - heading "stripes" [level=2]
+      - button "Confirm stripes"
+      - button "Remove stripes"
+""",
+    "trust": """
+- main:
+  - heading "Trust" [level=1]
+  - heading "Nothing is learnt yet" [level=2]
+""",
+    "models": """
+- main:
+  - heading "Models" [level=1]
+  - heading "Generators" [level=2]
+  - list:
+    - listitem:
+      - heading "exemplar answers" [level=3]
+      - paragraph: /Licence/
+  - heading "Spaces" [level=2]
+  - list:
+    - listitem:
+      - heading "bridge" [level=3]
+  - heading "Text encoders" [level=2]
+  - heading "Image models" [level=2]
+""",
+    "keys": """
+- main:
+  - heading "Keys" [level=1]
+  - group: Make a key
+  - list:
+    - listitem "Key admin":
+      - heading "admin valid" [level=2]
+      - combobox "Old one ends"
+      - button "Rotate admin"
+      - button "Revoke admin"
+      - term: Scopes
+      - definition: admin
+""",
+    "settings": """
+- main:
+  - heading "Settings" [level=1]
+  - region "The service":
+    - heading "The service ready" [level=2]
+    - term: Version
+    - region "Parts of the service":
+      - table:
+        - rowgroup:
+          - row:
+            - columnheader "Part"
+            - columnheader "State"
+""",
+}
+FRAME = """
+- link "Skip to the content"
+- banner:
+  - link "Lodestone"
+  - navigation "Manage":
+    - link "Corpora"
+    - link "Runs"
+    - link "Tags"
+    - link "Trust"
+    - link "Models"
+    - link "Keys"
+    - link "Settings"
+  - navigation "Page":
+    - link "Search"
+    - link "API"
+    - button "Sign out"
+    - button /Theme/
+- main
+"""
+"""What assistive technology reads on each page, in its order; more may be there besides."""
 
 
 @dataclass(frozen=True)
@@ -123,6 +263,17 @@ def test_the_pages_are_reached_from_the_search_page_and_lead_back(browser: Any, 
         page.get_by_role("heading", name="Find pictures by what you mean").wait_for()
 
 
+def test_each_page_is_outlined_for_those_who_do_not_see_it(page: Any) -> None:
+    for name in PAGES:
+        show(page, name)
+        matches(page.locator("main"), OUTLINES[name])
+    matches(page.locator("body"), FRAME)
+    show(page, "runs")
+    page.get_by_role("link", name="index photos").last.click()
+    page.get_by_role("heading", name=f"{BROKEN} files failed").wait_for()
+    matches(page.locator("main"), OUTLINES["run"])
+
+
 def test_a_folder_is_added_followed_hidden_and_removed(page: Any, site: Site) -> None:
     show(page, "corpora")
     page.get_by_text("Add a folder").click()
@@ -146,7 +297,7 @@ def test_a_folder_is_added_followed_hidden_and_removed(page: Any, site: Site) ->
     assert window.get_by_role("button", name="Remove it").is_disabled(), "until its name is written"
     page.keyboard.press("Escape")
     window.wait_for(state="detached")
-    assert page.evaluate("document.activeElement.getAttribute('aria-label')") == "Remove new", "the focus is where it was"
+    until(page, "document.activeElement.getAttribute('aria-label')", "Remove new")  # the focus is where it was
     corpus.get_by_role("button", name="Remove new").click()
     window.get_by_label("Write new to confirm").fill("new")
     window.get_by_role("button", name="Remove it").click()
@@ -240,6 +391,38 @@ def test_a_run_that_goes_on_tells_its_progress_and_can_be_stopped(page: Any) -> 
     assert asked == ["POST"]
     told.update(state="cancelled", finished_at="2026-01-01T00:01:00Z")
     page.get_by_role("status").filter(has_text="The run is cancelled.").wait_for(state="attached")
+
+
+def test_older_runs_follow_without_gaps_or_doubles_though_new_ones_begin(page: Any) -> None:
+    run = {"kind": "index", "corpus": "photos", "state": "done", "stage": "", "error": "", "failures": 0, "progress": None}
+    run |= {"heartbeat_at": None, "cancel_requested": False, "counts": {}, "finished_at": "2026-01-01T00:00:01Z"}
+    total = [60]
+
+    def listed(route: Any) -> None:
+        begin = int(route.request.url.partition("cursor=")[2] or total[0])
+        runs = [
+            {
+                **run,
+                "run_id": f"00000000-0000-4000-8000-{at:012d}",
+                "started_at": f"2026-01-01T00:{at:02d}:00Z",
+                "kind": f"run {at}",
+            }
+            for at in range(begin - 1, max(-1, begin - 26), -1)
+        ]
+        route.fulfill(json={"runs": runs, "next_cursor": str(begin - 25) if begin > 25 else None})
+
+    page.route("**/v1/runs?*", listed)
+    shown = "[...document.querySelectorAll('.cards h2 a')].map((link) => Number(link.textContent.split(' ')[1]))"
+    show(page, "runs")
+    until(page, shown, list(range(59, 34, -1)))
+    page.get_by_role("button", name="Show older runs").click()
+    until(page, shown, list(range(59, 9, -1)))
+    for more in (3, 40):  # some of the first page, and more than all of it
+        total[0] += more
+        until(page, shown, list(range(total[0] - 1, 9, -1)))
+    page.get_by_role("button", name="Show older runs").click()
+    until(page, shown, list(range(total[0] - 1, -1, -1)))
+    assert page.get_by_role("button", name="Show older runs").count() == 0
 
 
 def test_tags_are_confirmed_and_removed(page: Any) -> None:

@@ -22,7 +22,7 @@ export function Access({ problem, onDone }) {
             about=${html`It is the member <code>token</code> of <code>service.json</code> in the home's folder, which only its owner can read. It stays in this tab, and nothing keeps it.`} />
             <p class="quiet">Or use the <code>lodestone</code> command there, or switch keys on (<code>serve.auth.keys</code>).</p>`
         : html`<${Secret} label="Another key" button="Use this key" give=${signIn} onDone=${onDone}
-            about=${html`Whoever runs the service makes one: <code>lodestone keys create NAME --scope ${problem.scope}</code>`} />`}
+            about=${html`Whoever runs the service makes one: <code>lodestone keys create NAME <span class="whole">--scope ${problem.scope}</span></code>`} />`}
     </section>`;
 }
 
@@ -32,7 +32,7 @@ export function SignIn() {
     <section class="card access">
       <h1 tabindex="-1">This service asks for a key</h1>
       <p>Give it once. This browser then has a session of seven days, which scripts and other sites cannot use.</p>
-      <${Secret} label="API key or token" button="Open" give=${signIn} about=${html`Whoever runs the service makes one: <code>lodestone keys create "my browser" --scope admin</code>`} />
+      <${Secret} label="API key or token" button="Open" give=${signIn} about=${html`Whoever runs the service makes one: <code>lodestone keys create "my browser" <span class="whole">--scope admin</span></code>`} />
     </section>`;
 }
 

@@ -1,10 +1,10 @@
 // Requests of the management pages: as the session of this browser, or with the token of this machine's user.
 import { signal } from "../html.js";
 import { request } from "../engine/http.js";
+import { wholeList } from "../engine/lists.js";
 
 const TOKEN_HEADER = "X-Lodestone-Token";
 const SIGNED_IN = "lodestone.session"; // the search page reads it, too; scripts cannot see the cookie itself
-const LONGEST_LIST = 2000;
 
 export const locked = signal(false); // the service asks for a key, and there is no session
 export const signedIn = signal(kept());
@@ -27,21 +27,8 @@ export async function ask(path, { method = "GET", body, signal } = {}) {
 }
 
 /** Return a whole list, page by page; `member` names it in each page. */
-export async function whole(path, member, options) {
-  const all = [];
-  let cursor = null;
-  do {
-    const page = await ask(withParams(path, { limit: 200, cursor }), options);
-    all.push(...page[member]);
-    cursor = page.next_cursor;
-  } while (cursor && all.length < LONGEST_LIST);
-  return all;
-}
-
-/** Return a path with parameters; those without a value are left out. */
-export function withParams(path, params) {
-  const filled = Object.entries(params).filter(([, value]) => value !== "" && value != null);
-  return filled.length ? `${path}?${new URLSearchParams(filled)}` : path;
+export function whole(path, member, options) {
+  return wholeList((page) => ask(page, options), path, member);
 }
 
 /** Give a key or token once, for a session of this browser. */

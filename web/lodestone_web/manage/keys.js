@@ -1,7 +1,8 @@
 // API keys: who may use the service, and for what. A new key's secret is shown once.
 import { html, useRef, useState } from "../html.js";
+import { withParams } from "../engine/lists.js";
 import { Act, Confirmed, Dialog, attempt } from "./acting.js";
-import { ask, withParams } from "./api.js";
+import { ask } from "./api.js";
 import { Empty, Loaded, useLoaded } from "./loading.js";
 import { Badge, Facts, When } from "./wording.js";
 

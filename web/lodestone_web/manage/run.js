@@ -1,7 +1,8 @@
 // One run: its progress while it goes on, what it did, and the files that failed in it.
 import { html, useEffect, useRef, useState } from "../html.js";
+import { withParams } from "../engine/lists.js";
 import { Act, Confirmed, announce } from "./acting.js";
-import { ask, whole, withParams } from "./api.js";
+import { ask, whole } from "./api.js";
 import { Loaded, useLoaded } from "./loading.js";
 import { link } from "./router.js";
 import { Badge, Facts, Progress, Table, When, between, bytes, count, lasting } from "./wording.js";

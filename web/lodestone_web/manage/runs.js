@@ -1,7 +1,8 @@
 // The list of runs, newest first: how far those are that go on, and what became of the others.
-import { html, useEffect, useState } from "../html.js";
+import { html, useEffect, useMemo, useState } from "../html.js";
+import { withParams } from "../engine/lists.js";
 import { Act, announce } from "./acting.js";
-import { ask, changes, whole, withParams } from "./api.js";
+import { ask, changes, whole } from "./api.js";
 import { Jobs } from "./jobs.js";
 import { Empty, Loaded, useLoaded } from "./loading.js";
 import { filter, link, route } from "./router.js";
@@ -14,6 +15,7 @@ const PAGE = 25;
 
 export function Runs() {
   const { corpus = "", state = "" } = route.value.params;
+  const shown = useMemo(() => ({ older: null, last: null }), [corpus, state, changes.value]); // the runs behind the first page, and its last one
   const from = useLoaded(load, [corpus, state], (data) => (data.runs.some((run) => run.state === "running") || data.open ? LIVE_MS : CALM_MS));
   return html`
     <h1 tabindex="-1">Runs</h1>
@@ -23,12 +25,45 @@ export function Runs() {
       <${Jobs} jobs=${data.jobs} after=${from.refresh} />
       ${data.runs.length === 0 && html`<${Empty} title="No runs">${corpus || state ? "No run is like that." : "Nothing was indexed yet."}<//>`}
       <ul class="cards">${data.runs.map((run) => html`<${Row} key=${run.run_id} run=${run} />`)}</ul>
-      <${Older} key=${`${corpus} ${state} ${changes.value}`} cursor=${data.cursor} params=${{ corpus, state }} />`}
+      ${data.older.length > 0 && html`<ul class="cards">${data.older.map((run) => html`<${Row} key=${run.run_id} run=${run} />`)}</ul>`}
+      ${data.cursor && html`<p class="more"><${Act} work=${() => showOlder(data.cursor)} after=${from.refresh}>Show older runs<//></p>`}`}
     <//>`;
 
+  function pageOf(cursor, options) {
+    return ask(withParams("/v1/runs", { limit: PAGE, corpus, state, cursor }), options);
+  }
+
   async function load(signal) {
-    const [page, { jobs }] = await Promise.all([ask(withParams("/v1/runs", { limit: PAGE, corpus, state }), { signal }), ask("/v1/jobs", { signal })]);
-    return { runs: page.runs, cursor: page.next_cursor, jobs, open: jobs.some((job) => job.state === "running" || job.state === "waiting") };
+    const [page, { jobs }] = await Promise.all([pageOf(null, { signal }), ask("/v1/jobs", { signal })]);
+    const last = page.runs.at(-1)?.run_id;
+    const pushed = shown.older && shown.last !== last ? await pushedOff(page, signal) : [];
+    const older = joined(pushed, shown.older?.runs ?? []);
+    if (shown.older) shown.older = { ...shown.older, runs: older };
+    shown.last = last;
+    return {
+      runs: page.runs,
+      older: joined(page.runs, older).slice(page.runs.length),
+      cursor: shown.older ? shown.older.cursor : page.next_cursor,
+      jobs,
+      open: jobs.some((job) => job.state === "running" || job.state === "waiting"),
+    };
+  }
+
+  /** Return the runs that new ones have pushed off the first page, and that are not among the older ones yet. */
+  async function pushedOff(first, signal) {
+    const known = new Set(shown.older.runs.map((run) => run.run_id));
+    const pushed = [];
+    for (let last = first; last.next_cursor && !known.has(last.runs.at(-1)?.run_id);) {
+      last = await pageOf(last.next_cursor, { signal });
+      pushed.push(...last.runs.filter((run) => !known.has(run.run_id)));
+    }
+    return pushed;
+  }
+
+  async function showOlder(cursor) {
+    const page = await pageOf(cursor);
+    shown.older = { runs: joined(shown.older?.runs ?? [], page.runs), cursor: page.next_cursor };
+    announce(`${count(page.runs.length, "older run")} below.`);
   }
 }
 
@@ -46,18 +81,10 @@ function Filters({ corpus, state }) {
     </form>`;
 }
 
-/** Runs behind the first page; they have ended, and stay as they are. */
-function Older({ cursor, params }) {
-  const [more, setMore] = useState({ runs: [], cursor: null, asked: false });
-  const next = more.asked ? more.cursor : cursor;
-  const load = async () => {
-    const page = await ask(withParams("/v1/runs", { limit: PAGE, cursor: next, ...params }));
-    setMore({ runs: [...more.runs, ...page.runs], cursor: page.next_cursor, asked: true });
-    announce(`${count(page.runs.length, "older run")} below.`);
-  };
-  return html`
-    ${more.runs.length > 0 && html`<ul class="cards">${more.runs.map((run) => html`<${Row} key=${run.run_id} run=${run} />`)}</ul>`}
-    ${next && html`<p class="more"><${Act} work=${load}>Show older runs<//></p>`}`;
+/** Return two lists of runs as one, without those of the second that are in the first. */
+function joined(runs, others) {
+  const known = new Set(runs.map((run) => run.run_id));
+  return [...runs, ...others.filter((run) => !known.has(run.run_id))];
 }
 
 function Row({ run }) {

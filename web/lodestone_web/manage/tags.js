@@ -1,7 +1,8 @@
 // Tags of pictures: what searches and people left on them, to look through, confirm and remove.
 import { html, useState } from "../html.js";
+import { withParams } from "../engine/lists.js";
 import { Act, Confirmed, announce } from "./acting.js";
-import { ask, changes, withParams } from "./api.js";
+import { ask, changes } from "./api.js";
 import { Empty, Loaded, useLoaded } from "./loading.js";
 import { filter, route } from "./router.js";
 import { Badge, When, count } from "./wording.js";
