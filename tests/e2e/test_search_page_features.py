@@ -12,9 +12,9 @@ from typing import Any
 
 import pytest
 from PIL import Image
-from tests.support.browser import PHONE, chromium, inaccessible, page_of, until
+from tests.support.browser import ORDER, PHONE, chromium, inaccessible, page_of, until
 from tests.support.homes import home_settings, index, write_pictures
-from tests.support.page_answers import answering, events, hit, response
+from tests.support.page_answers import answering, events, guide, hit, response
 from tests.support.photos import CAT, COFFEE, PERSON, photo, photo_path
 from tests.support.served import Served, served_here
 
@@ -183,11 +183,11 @@ def test_regions_of_uploads_and_of_several_pictures_are_searched(page: Any) -> N
     assert parts == [("picture", None), ("picture2", None)], "beside another picture, the page cuts the region out"
 
 
-def test_a_guide_is_left_out_used_again_and_drawn_anew(page: Any) -> None:
+def test_a_guide_is_left_out_and_used_again(page: Any) -> None:
     search(page, "a cat looks at the camera")
-    guide = page.locator(".guide:not(.rejected):not(.dropped)").first
+    used = page.locator(".guide:not(.rejected):not(.dropped)").first
     with page.expect_request("**/v1/search/stream") as asked:
-        guide.get_by_role("button", name="Leave out exemplar/0").click()
+        used.get_by_role("button", name="Leave out exemplar/0").click()
     assert asked.value.post_data_json["without_guides"] == ["exemplar/0"]
     again = page.get_by_role("button", name="Use exemplar/0")
     again.wait_for()
@@ -201,9 +201,19 @@ def test_a_guide_is_left_out_used_again_and_drawn_anew(page: Any) -> None:
     page.get_by_role("button", name="Leave out exemplar/0").click()
     again.wait_for()
     finished(page)
-    with page.expect_request("**/v1/search/stream") as asked:
-        page.get_by_role("button", name="Draw again").click()
-    assert (asked.value.post_data_json["seed"], "without_guides" in asked.value.post_data_json) == (1, False)
+    assert page.get_by_role("button", name="Draw again").count() == 0, "pictures of the collection are the same with any seed"
+
+
+def test_guides_that_were_drawn_are_drawn_anew_with_another_seed(page: Any) -> None:
+    guides = [guide("painter/0", engine="openai"), guide("exemplar/0")]
+    asked = answering(page, events({"type": "done", "response": response([hit(0)], guides=guides)}))
+    page.goto("/?q=dogs&leave=painter/0")
+    finished(page)
+    assert asked[0]["without_guides"] == ["painter/0"]
+    page.get_by_role("button", name="Draw again").click()
+    until(page, "new URLSearchParams(location.search).get('seed')", "1")
+    finished(page)
+    assert (asked[1]["seed"], "without_guides" in asked[1]) == (1, False)
 
 
 def test_a_query_with_pictures_says_which_guides_it_does_without(page: Any) -> None:
@@ -299,6 +309,53 @@ def test_an_archive_is_bounded_in_pictures_and_bytes(page: Any) -> None:
       return archive.value.message;
     }""")
     assert "more than 1 GB" in told
+
+
+def test_the_original_is_shown_and_saved_as_it_is(page: Any) -> None:
+    search(page, "an astronaut")
+    opened(page, "sydney.jpg")
+    with page.expect_popup() as popup:
+        page.get_by_role("link", name="Original").click()
+    original = page.request.get(popup.value.url).body()
+    with page.expect_download() as download:
+        page.get_by_role("link", name="Download").click()
+    assert download.value.suggested_filename == "sydney.jpg"
+    assert Path(download.value.path()).read_bytes() == original
+    with Image.open(io.BytesIO(original)) as shown:
+        assert shown.getexif().get_ifd(0x8769)[0x9003] == "2019:07:14 10:00:00", "not a copy of the page"
+
+
+def test_a_picture_that_is_avoided_falls(page: Any) -> None:
+    search(page, "a cat looks at the camera")
+    best = page.evaluate(ORDER)[0]
+    page.locator(f"{TILES} .open").first.click()
+    with page.expect_request("**/v1/search/stream") as asked:
+        page.get_by_role("button", name="Less like this").click()
+    assert asked.value.post_data_json["unlike"] == [best]
+    page.locator(".chip.avoid .share").wait_for()
+    finished(page)
+    assert labels(page) == ["a cat looks at the camera", "unlike this"]
+    until(page, f"{ORDER}[0] !== {best!r}")
+
+
+def test_the_stages_of_an_answer_unfold_from_its_time(page: Any) -> None:
+    search(page, "a cat")
+    stages = page.locator(".timings dt")
+    assert not stages.first.is_visible()
+    page.locator(".timings summary").click()
+    stages.first.wait_for()
+    assert "total" in stages.all_inner_texts()
+    assert all(text.endswith(" ms") for text in page.locator(".timings dd").all_inner_texts())
+    assert inaccessible(page) == []
+
+
+def test_a_guide_of_the_engine_is_searched_by(page: Any) -> None:
+    search(page, "a cat looks at the camera")
+    page.get_by_role("button", name="Search by exemplar/0").click()
+    until(page, "document.querySelector('.chip img') !== null")
+    finished(page)
+    assert labels(page) == ["like this"]
+    assert page.locator(".tile").count() > 0
 
 
 def test_a_picture_is_zoomed_by_wheel_double_click_keys_and_buttons_and_moved(page: Any) -> None:

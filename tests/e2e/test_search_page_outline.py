@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from tests.support.browser import chromium, page_of
+from tests.support.browser import chromium, matches, page_of
 from tests.support.home import settings_for
 from tests.support.page_answers import answering, events, hit, response
 from tests.support.served import Served, served_here
@@ -46,13 +46,6 @@ def page(browser: Any, site: Served) -> Iterator[Any]:
         answering(made, events({"type": "done", "response": ANSWER}))
         made.goto("/")
         yield made
-
-
-def matches(part: Any, outline: str) -> None:
-    """Fail unless a part of the page holds this outline."""
-    from playwright.sync_api import expect
-
-    expect(part).to_match_aria_snapshot(outline, timeout=10_000)
 
 
 def ask(page: Any) -> None:
@@ -145,6 +138,24 @@ def test_a_large_picture_is_a_dialog_with_what_can_be_done(page: Any) -> None:
     - group: /Why is it here/
 """
     matches(page.get_by_role("dialog", name="Picture"), outline)
+
+
+def test_a_region_is_drawn_in_a_dialog_that_says_where_it_is(page: Any) -> None:
+    ask(page)
+    page.locator(".tile .open").first.click()
+    page.get_by_role("button", name="Search a region").click()
+    page.locator(".region .box").wait_for()
+    outline = """
+- dialog "Search a region":
+  - heading "Search a region" [level=2]
+  - button "Close"
+  - img "The picture"
+  - group "Region of the picture"
+  - paragraph: /Arrow keys move it/
+  - status: From 25 % left and 25 % top, 50 % wide and 50 % high
+  - button "Search this region"
+"""
+    matches(page.get_by_role("dialog", name="Search a region"), outline)
 
 
 def test_parts_have_weights_that_can_be_named_and_removed(page: Any) -> None:

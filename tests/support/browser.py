@@ -17,7 +17,12 @@ import pytest
 REQUIRE = "LODESTONE_REQUIRE_CHROMIUM"
 WAIT_MS = 120_000
 SETTLED_MS = 600
+OUTLINE_MS = 20_000
 _POLL_MS = 25
+ORDER = (
+    "[...document.querySelectorAll('.tile')].sort((a, b) => a.dataset.index - b.dataset.index).map((tile) => tile.dataset.id)"
+)
+"""Ids of the results that are in the page, in their order."""
 PHONE = {"viewport": {"width": 390, "height": 844}, "has_touch": True, "is_mobile": True}
 _FADING = """document.getAnimations()
   .filter((moves) => moves.playState === "running" && moves.effect.getComputedTiming().endTime !== Infinity).length"""
@@ -71,6 +76,13 @@ def until(page: Any, expression: str, value: Any = True) -> None:
     while (found := page.evaluate(expression)) != value:
         assert time.monotonic() < end, f"waited in vain for {expression} to be {value!r}; it is {found!r}"
         page.wait_for_timeout(_POLL_MS)
+
+
+def matches(part: Any, outline: str) -> None:
+    """Fail unless a part of the page holds this outline, as assistive technology reads it."""
+    from playwright.sync_api import expect
+
+    expect(part).to_match_aria_snapshot(outline, timeout=OUTLINE_MS)
 
 
 def inaccessible(page: Any) -> list[str]:

@@ -9,13 +9,25 @@ QUERY = "11111111-2222-4333-8444-555555555555"
 PIXEL = b'<svg xmlns="http://www.w3.org/2000/svg" width="40" height="30"><rect width="40" height="30" fill="teal"/></svg>'
 
 
+def image_id(number: int) -> str:
+    """The id of a result."""
+    return f"00000000-0000-5000-8000-{number:012d}"
+
+
 def hit(number: int, **members: Any) -> dict[str, Any]:
     """A result, as the API gives it."""
-    image_id = f"00000000-0000-5000-8000-{number:012d}"
     return {
-        "rank": number + 1, "image_id": image_id, "score": 1.0, "corpus": "c", "root": "r", "uri": f"{number}.jpg",
-        "width": 400, "height": 300, "captions": [], "thumbnail": f"/v1/images/{image_id}/thumbnail", "copies": 0,
+        "rank": number + 1, "image_id": image_id(number), "score": 1.0, "corpus": "c", "root": "r", "uri": f"{number}.jpg",
+        "width": 400, "height": 300, "captions": [], "thumbnail": f"/v1/images/{image_id(number)}/thumbnail", "copies": 0,
         "missing": False, **members,
+    }  # fmt: skip
+
+
+def guide(guide_id: str, **members: Any) -> dict[str, Any]:
+    """A guide, as the API gives it: a picture of the collection, unless `members` say otherwise."""
+    return {
+        "guide_id": guide_id, "engine": "exemplar", "status": "used", "weight": 0.5, "provenance": {},
+        "picture": f"/v1/images/{image_id(0)}/thumbnail", **members,
     }  # fmt: skip
 
 

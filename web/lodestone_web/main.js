@@ -1,6 +1,6 @@
 // The search page's beginning: shows the application, and asks for what the address says.
 import { effect, html, render } from "./html.js";
-import { begin, openAddress } from "./query/actions.js";
+import { begin, openAddress } from "./query/asking.js";
 import { isEmpty, spoken } from "./query/draft.js";
 import { asked } from "./query/store.js";
 import { App } from "./views/app.js";

@@ -3,6 +3,7 @@ import { Problem, request } from "./http.js";
 
 const ATTEMPTS = 4;
 const PAUSE_MS = 400;
+const BROKEN = "broken_stream";
 
 /** Return a function that takes pieces of a stream and returns the whole events in them. */
 export function eventParser() {
@@ -51,7 +52,7 @@ export async function streamSearch(body, { signal, onEvent, onBroken = () => {} 
         last = ""; // a service that began anew does not know the stream: ask from the start
         continue;
       }
-      const lost = error instanceof Problem ? error.offline && last !== "" : error instanceof TypeError;
+      const lost = error instanceof Problem && error.offline && (error.code === BROKEN || last !== "");
       if (!lost || attempt + 1 >= ATTEMPTS) throw lost ? broken() : error;
       onBroken(attempt + 1);
     }
@@ -73,14 +74,14 @@ async function read(answer, take) {
   const reader = answer.body.pipeThrough(new TextDecoderStream()).getReader();
   const parse = eventParser();
   for (;;) {
-    const { value, done } = await reader.read();
+    const { value, done } = await reader.read().catch((error) => { throw error.name === "AbortError" ? error : broken(); });
     if (done) return;
     for (const event of parse(value)) take(event);
   }
 }
 
 function broken() {
-  return new Problem(0, { code: "broken_stream", detail: "The connection broke before the answer was whole." });
+  return new Problem(0, { code: BROKEN, detail: "The connection broke before the answer was whole." });
 }
 
 function pause(ms, signal) {

@@ -4,13 +4,17 @@ const LONGEST_SIDE = 1024; // more than any model of the engine reads
 const ENOUGH_BYTES = 400_000;
 export const MOST_BYTES = 60 * 2 ** 20;
 
-/** Return the picture files among what was dropped or pasted. */
-export function picturesOf(transfer) {
-  return [...(transfer?.files ?? [])].filter((file) => file.type.startsWith("image/"));
+/** Return the files that were dropped, pasted or chosen. */
+export function filesOf(transfer) {
+  return [...(transfer?.files ?? [])];
 }
 
-/** Return `{blob, url, name}` of a file; large pictures are reduced, and what the browser cannot read is sent as it is. */
+/**
+ * Return `{blob, url, name}` of a file; large pictures are reduced. What the browser cannot read is sent as it is, also files
+ * whose kind it does not know: the service reads HEIC and RAW.
+ */
 export async function prepared(file) {
+  if (file.type && !file.type.startsWith("image/")) throw new TypeError(`“${file.name}” is not a picture.`);
   if (file.size > MOST_BYTES) {
     throw new RangeError(`“${file.name}” has ${Math.round(file.size / 2 ** 20)} MB. Pictures of up to 60 MB can be used.`);
   }

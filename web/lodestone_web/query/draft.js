@@ -8,7 +8,7 @@ export const EMPTY = Object.freeze({
   text: "", parts: [], weights: {}, wordsOnly: false, seed: 0, withoutGuides: [], filters: {},
 });
 
-const MOST_PARTS = 8; // of a composed query
+export const MOST_PARTS = 8; // of a composed query
 const ORDER = ["like", "upload", "unlike", "without"];
 const REGIONS = { like: "like a region of a picture", upload: "like a region of your picture" };
 const SAID = { like: "like a picture", upload: "like your picture", unlike: "unlike a picture" };
@@ -23,22 +23,35 @@ export function isEmpty(draft) {
   return draft.text.trim() === "" && !draft.parts.some((part) => part.kind === "like" || part.kind === "upload");
 }
 
+/** Return whether the draft restricts where is searched. */
+export function isFiltered(draft) {
+  return Object.values(draft.filters).some((value) => value?.length);
+}
+
 /** Return whether the draft has parts beside plain words. */
 export function isComposed(draft) {
   return draft.parts.length > 0;
 }
 
-/** Return the draft with a part more; one that is there already is not added. */
-export function withPart(draft, part) {
-  const there = draft.parts.some((other) => keyOf(other) === keyOf(part));
-  const full = draft.parts.length + (draft.text.trim() ? 1 : 0) >= MOST_PARTS;
-  return there || full ? draft : { ...draft, parts: [...draft.parts, part], weights: {} };
+/** Return whether the draft has all the parts that a query can have. */
+export function isFull(draft) {
+  return draft.parts.length + (draft.text.trim() ? 1 : 0) >= MOST_PARTS;
 }
 
-/** Return the draft with another part in the place of one. */
+/** Return the draft with a part more; one that is there already is not added, and none to a full draft. */
+export function withPart(draft, part) {
+  const there = draft.parts.some((other) => keyOf(other) === keyOf(part));
+  return there || isFull(draft) ? draft : { ...draft, parts: [...draft.parts, part], weights: {} };
+}
+
+/** Return the draft with another part in the place of one. Weights go with their parts, whose names may change. */
 export function replaced(draft, part, other) {
   const parts = draft.parts.filter((one) => keyOf(one) !== keyOf(other) || keyOf(one) === keyOf(part));
-  return { ...draft, parts: parts.map((one) => (keyOf(one) === keyOf(part) ? other : one)) };
+  const after = { ...draft, parts: parts.map((one) => (keyOf(one) === keyOf(part) ? other : one)) };
+  const keyBefore = (named) => (named.kind !== "words" && keyOf(named) === keyOf(other) ? keyOf(part) : keyOf(named));
+  const weightOf = new Map(namedParts(draft).map((named) => [keyOf(named), draft.weights[named.name]]));
+  const kept = namedParts(after).map((named) => [named.name, weightOf.get(keyBefore(named))]);
+  return { ...after, weights: Object.fromEntries(kept.filter(([, weight]) => weight !== undefined)) };
 }
 
 /** Return the draft without a part. */
@@ -73,7 +86,7 @@ export function requestOf(draft, { limit, offset = 0 } = {}) {
   const members = { like: of("like", "id"), unlike: of("unlike", "id"), without: of("without", "text") };
   for (const [name, values] of Object.entries(members)) if (values.length) body[name] = values;
   if (Object.keys(draft.weights).length) body.weights = draft.weights;
-  if (Object.values(draft.filters).some((value) => value?.length)) body.filters = draft.filters;
+  if (isFiltered(draft)) body.filters = draft.filters;
   if (pictures.length === 1 && pictures[0].region) body.region = pictures[0].region;
   if (draft.wordsOnly) body.guides = 0; // composed queries have guides too, where their pictures are edited
   else if (draft.withoutGuides.length) body.without_guides = draft.withoutGuides;
@@ -131,6 +144,7 @@ export function toAddress(draft) {
   if (draft.wordsOnly) params.set("words", "1");
   if (draft.seed) params.set("seed", draft.seed);
   for (const guide of draft.withoutGuides) params.append("leave", guide);
+  if (!isPrivate(draft)) for (const [name, weight] of Object.entries(draft.weights)) params.append("weight", `${name}:${weight}`);
   for (const [member, name] of Object.entries(FILTERS)) {
     for (const value of [draft.filters[member] ?? []].flat()) if (value) params.append(name, value);
   }
@@ -149,7 +163,7 @@ export function fromAddress(search) {
   for (const [member, name] of Object.entries(FILTERS)) {
     if (params.get(name)) filters[member] = LISTS.includes(member) ? params.getAll(name) : params.get(name);
   }
-  return {
+  const draft = {
     ...EMPTY,
     text: params.get("q") ?? "",
     parts: [...pictures("like"), ...pictures("unlike"), ...without],
@@ -158,6 +172,9 @@ export function fromAddress(search) {
     withoutGuides: params.getAll("leave"),
     filters,
   };
+  const names = namedParts(draft).map((part) => part.name);
+  const weights = params.getAll("weight").map((value) => value.split(":")).filter(([name, weight]) => names.includes(name) && weight);
+  return { ...draft, weights: Object.fromEntries(weights.map(([name, weight]) => [name, Number(weight)]).filter(([, weight]) => weight >= 0 && weight <= 1)) };
 }
 
 /** Return what tells a part from all others. */

@@ -1,4 +1,4 @@
-// What the page knows: the draft, the answer so far, and the state of the search. Views read it, `actions.js` changes it.
+// What the page knows: the draft, the answer so far, and the state of the search. Views read it, the modules beside it change it.
 import { computed, signal } from "../html.js";
 import { EMPTY } from "./draft.js";
 
@@ -16,6 +16,7 @@ export const broken = signal(false); // the connection is being taken up again
 export const firstMs = signal(null); // from the question to the first pictures, as seen here
 export const wholeMs = signal(null); // to the whole answer
 export const loadingMore = signal(false);
+export const moreProblem = signal(null); // why further results could not be loaded
 
 export const online = signal(true); // whether the service answers; on loopback it does without any network
 export const locked = signal(false); // the service asks for a key
@@ -26,6 +27,7 @@ export const toast = signal("");
 
 export const opened = signal(null); // id of the picture in the lightbox
 export const cropping = signal(null); // {hit} or {part} of which a region is being drawn
+export const shownLast = signal(null); // id of the picture that the lightbox showed when it closed: the grid goes there
 export const judged = signal(new Map()); // image id -> true (right) or false (wrong), for the last words
 
 export const busy = computed(() => phase.value === "loading" || phase.value === "streaming");

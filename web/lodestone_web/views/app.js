@@ -1,12 +1,16 @@
 // The page as a whole: header, search, results, and what lies above them.
 import { html, useEffect, useRef, useState } from "../html.js";
-import { picturesOf } from "../engine/uploads.js";
-import { addFiles, addPicture, signIn, signOut } from "../query/actions.js";
+import { filesOf } from "../engine/uploads.js";
+import { addFiles, addPicture } from "../query/actions.js";
+import { isFiltered } from "../query/draft.js";
 import { selecting } from "../query/selection.js";
-import { announcement, busy, hits, locked, phase, signedIn, toast } from "../query/store.js";
+import { signIn, signOut } from "../query/session.js";
+import { asked, busy, cropping, hits, locked, opened, phase, signedIn } from "../query/store.js";
 import { Chips } from "./chips.js";
+import { Filters } from "./filters.js";
 import { Grid } from "./grid.js";
 import { Lightbox } from "./lightbox.js";
+import { Notices } from "./notices.js";
 import { RegionDialog } from "./region.js";
 import { SearchBox } from "./searchbox.js";
 import { SelectionBar } from "./selection.js";
@@ -14,12 +18,10 @@ import { Connection, Instead, Status } from "./status.js";
 import { Strip } from "./strip.js";
 import { ThemeButton } from "./themebutton.js";
 
-const TOAST_MS = 6000;
-
 export function App() {
   const dragging = useDrops();
   return html`
-    <a class="skip" href="#results">Skip to the results</a>
+    <a class="skip" href="#results" onClick=${toResults}>Skip to the results</a>
     <header class="top">
       <a class="brand" href="./"><img src="docs/assets/icon.svg" alt="" width="28" height="28" /><span>Lodestone</span></a>
       ${locked.value ? html`<span class="nobox"></span>` : html`<${SearchBox} />`}
@@ -34,15 +36,33 @@ export function App() {
     <main id="results" tabindex="-1" data-phase=${phase.value} aria-busy=${busy.value ? "true" : "false"} data-selecting=${selecting.value ? "true" : "false"}>
       ${locked.value ? html`<${Key} />` : html`
         ${phase.value !== "idle" && html`<h1 class="hidden">Pictures that were found</h1><${Chips} /><${Status} /><${Strip} />`}
+        ${phase.value === "idle" && isFiltered(asked.value) && html`<section class="chips" aria-label="Filters of the next search"><${Filters} /></section>`}
         <${Instead} />
         ${phase.value !== "idle" && hits.value.length > 0 && html`<${Grid} />`}`}
     </main>
     <${SelectionBar} />
     <${Lightbox} />
     <${RegionDialog} />
-    <p class="hidden" role="status" aria-live="polite">${announcement.value}</p>
-    <${Toast} />
+    ${opened.value === null && cropping.value === null && html`<${Notices} />`}
     ${dragging && html`<div class="drop" aria-hidden="true"><p>Drop the picture to search with it</p></div>`}`;
+}
+
+function toResults(event) {
+  event.preventDefault(); // another address would be another question
+  document.getElementById("results").focus();
+}
+
+/** Add a result that was dragged here. Other pages can drag anything: only the id of a picture is taken from it. */
+function addDragged(text) {
+  let hit = null;
+  try {
+    hit = JSON.parse(text);
+  } catch {
+    // not of this page
+  }
+  if (typeof hit?.image_id !== "string") return;
+  const { image_id: id, uri } = hit;
+  addPicture({ image_id: id, thumbnail: `v1/images/${encodeURIComponent(id)}/thumbnail`, uri: String(uri ?? "") });
 }
 
 /** Take pictures that are dropped or pasted anywhere; returns whether one is being dragged. */
@@ -57,11 +77,11 @@ function useDrops() {
       if (!takes(event.dataTransfer)) return;
       event.preventDefault();
       const tile = event.dataTransfer.getData("application/x-lodestone");
-      if (!tile) addFiles(picturesOf(event.dataTransfer));
-      else if (event.target.closest?.("header, .chips")) addPicture(JSON.parse(tile));
+      if (!tile) addFiles(filesOf(event.dataTransfer));
+      else if (event.target.closest?.("header, .chips")) addDragged(tile);
     };
     const paste = (event) => {
-      const files = picturesOf(event.clipboardData);
+      const files = filesOf(event.clipboardData);
       if (files.length) { event.preventDefault(); addFiles(files); }
     };
     const all = { dragover: over, dragleave: leave, drop, paste };
@@ -95,13 +115,4 @@ function Key() {
       <button class="button primary">Open</button>
       <p class="quiet">Whoever runs the service makes one: <code>lodestone keys create "my browser"</code></p>
     </form>`;
-}
-
-function Toast() {
-  useEffect(() => {
-    if (!toast.value) return undefined;
-    const timer = setTimeout(() => { toast.value = ""; }, TOAST_MS);
-    return () => clearTimeout(timer);
-  }, [toast.value]);
-  return toast.value ? html`<p class="toast" role="status">${toast.value}</p>` : null;
 }

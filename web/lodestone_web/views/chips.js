@@ -1,7 +1,8 @@
 // The parts of a composed query as chips with weights, and the steps that can be undone.
 import { html, useEffect, useRef, useState } from "../html.js";
-import { ask, undo } from "../query/actions.js";
-import { changed, isComposed, keyOf, namedParts, spoken, withPart, withoutPart } from "../query/draft.js";
+import { addPart, undo } from "../query/actions.js";
+import { ask } from "../query/asking.js";
+import { changed, isComposed, keyOf, namedParts, spoken, withoutPart } from "../query/draft.js";
 import { answer, asked, cropping, steps } from "../query/store.js";
 import { Filters } from "./filters.js";
 import { Undo } from "./icons.js";
@@ -18,8 +19,7 @@ export function Chips() {
   const add = (event) => {
     event.preventDefault();
     const text = without.trim();
-    setWithout("");
-    if (text) ask(withPart(draft, { kind: "without", text }));
+    if (text && addPart(draft, { kind: "without", text })) setWithout("");
   };
   const refined = steps.value.length > 0 && [draft, steps.value.at(-1)].some(isComposed);
   return html`
@@ -46,7 +46,7 @@ function Chip({ part, share: given }) {
     const shares = Object.fromEntries((answer.value?.parts ?? []).map((other) => [other.name, Number(other.weight.toFixed(2))]));
     const step = weighed?.draft !== draft || weighed.name !== part.name;
     weighed = { draft: { ...draft, weights: { ...shares, ...draft.weights, [part.name]: Number(event.target.value) } }, name: part.name };
-    ask(weighed.draft, { step });
+    ask(weighed.draft, { step, address: step ? true : "replace" });
   };
   const remove = () => ask(part.kind === "words" ? { ...draft, text: "", weights: {} } : withoutPart(draft, part));
   const avoid = part.kind === "without" || part.kind === "unlike";

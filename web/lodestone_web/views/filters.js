@@ -1,6 +1,6 @@
 // Filters: a small panel that adds them, and a chip for each, by which it is removed.
 import { html, useEffect, useRef, useState } from "../html.js";
-import { ask } from "../query/actions.js";
+import { ask } from "../query/asking.js";
 import { asked, corpora, hits } from "../query/store.js";
 import { Filter } from "./icons.js";
 

@@ -1,22 +1,30 @@
 // One picture, large: moves by keyboard, zoom, what is known about it, why it is here, and what to do next with it.
-import { html, useEffect, useRef, useState } from "../html.js";
-import { addPicture, askLikeBut, askSimilar } from "../query/actions.js";
-import { answer, asked, cropping, hits, judged, opened } from "../query/store.js";
+import { html, useEffect, useLayoutEffect, useRef, useState } from "../html.js";
+import { addPicture, askLikeBut, askSimilar, loadMore } from "../query/actions.js";
+import { closePicture } from "../query/feedback.js";
+import { answer, asked, cropping, hits, judged, moreProblem, opened, phase } from "../query/store.js";
 import { Facts } from "./facts.js";
-import { Thumbs } from "./grid.js";
+import { More, Thumbs } from "./grid.js";
+import { DialogNotices } from "./notices.js";
 import { Why } from "./why.js";
 import { Zoom } from "./zoom.js";
+
+const AHEAD = 10; // pictures before the last one at which further ones are fetched
 
 export function Lightbox() {
   const dialog = useRef(null);
   const index = hits.value.findIndex((other) => other.image_id === opened.value);
   const hit = hits.value[index];
 
-  useEffect(() => {
+  useLayoutEffect(() => {
     if (hit && !dialog.current.open) dialog.current.showModal();
     if (!hit && dialog.current.open) dialog.current.close();
     if (hit && !dialog.current.contains(document.activeElement)) dialog.current.focus(); // what had it may be gone
   }, [hit]);
+
+  useEffect(() => {
+    if (hit && index >= hits.value.length - AHEAD && !moreProblem.value) loadMore();
+  }, [hit, hits.value.length, phase.value]);
 
   const move = (step) => { opened.value = (hits.value[index + step] ?? hit).image_id; };
   const onKeyDown = (event) => {
@@ -24,15 +32,11 @@ export function Lightbox() {
     const step = { ArrowRight: 1, ArrowLeft: -1 }[event.key];
     if (step) { event.preventDefault(); move(step); }
   };
-  const closed = () => {
-    const id = opened.value;
-    opened.value = null;
-    if (id) document.querySelector(`[data-id="${CSS.escape(id)}"] button.open`)?.focus();
-  };
   return html`
-    <dialog class="lightbox" ref=${dialog} tabindex="-1" aria-label="Picture" onKeyDown=${onKeyDown} onClose=${closed}
+    <dialog class="lightbox" ref=${dialog} tabindex="-1" aria-label="Picture" onKeyDown=${onKeyDown} onClose=${closePicture}
       onClick=${(event) => event.target === dialog.current && dialog.current.close()}>
       ${hit && html`<${Shown} key=${hit.image_id} hit=${hit} index=${index} move=${move} close=${() => dialog.current.close()} />`}
+      ${hit && cropping.value === null && html`<${DialogNotices} />`}
     </dialog>`;
 }
 
@@ -56,12 +60,13 @@ function Shown({ hit, index, move, close }) {
         <h2>${index + 1} of ${hits.value.length}</h2>
         <button type="button" class="close" aria-label="Close" onClick=${close}>×</button>
       </header>
+      ${index === hits.value.length - 1 && html`<${More} />`}
       <p class="caption" dir="auto">${hit.captions[0]}</p>
       <${Next} hit=${hit} path=${path} />
       ${asked.value.text.trim() && html`<p class="judge"><span>Right for “<bdi>${asked.value.text.trim()}</bdi>”?</span>
         <${Thumbs} hit=${hit} verdict=${judged.value.get(hit.image_id)} description=${description} /></p>`}
       <${Facts} hit=${hit} path=${path} />
-      <${Why} hit=${hit} queryId=${answer.value?.query_id} />
+      <${Why} hit=${hit} queryId=${hit.query_id ?? answer.value?.query_id} />
     </aside>`;
 }
 

@@ -2,6 +2,7 @@
 import { html, useEffect, useLayoutEffect, useRef, useState } from "../html.js";
 import { askRegion } from "../query/actions.js";
 import { cropping } from "../query/store.js";
+import { DialogNotices } from "./notices.js";
 
 const STEP = 0.02; // of the picture, for a key
 const SMALLEST = 0.04;
@@ -17,7 +18,7 @@ export function RegionDialog() {
   }, [target]);
   return html`
     <dialog class="region" ref=${dialog} aria-labelledby="region-title" onClose=${() => { cropping.value = null; }}>
-      ${target && html`<${Drawing} target=${target} close=${() => dialog.current.close()} />`}
+      ${target && html`<${Drawing} target=${target} close=${() => dialog.current.close()} /><${DialogNotices} />`}
     </dialog>`;
 }
 
@@ -72,8 +73,8 @@ function Drawing({ target, close }) {
   const place = { left: `${100 * region.x}%`, top: `${100 * region.y}%`, width: `${100 * region.w}%`, height: `${100 * region.h}%` };
   return html`
     <form onSubmit=${search}>
-      <header><h2 id="region-title">Search a region</h2>
-        <button type="button" class="close" aria-label="Close" onClick=${close}>×</button></header>
+      <div class="bar"><h2 id="region-title">Search a region</h2>
+        <button type="button" class="close" aria-label="Close" onClick=${close}>×</button></div>
       <div class="canvas">
         <div class="picture" ref=${field} style=${{ "--ratio": ratio ?? 1 }} onPointerDown=${down}>
           <img src=${source.replace(/^\//, "")} alt="The picture" draggable=${false}
@@ -86,11 +87,11 @@ function Drawing({ target, close }) {
             </div>`}
         </div>
       </div>
-      <footer>
+      <div class="bar below">
         <p id="region-help" class="quiet">Draw a box, move it, or pull its corners. Arrow keys move it, with Shift they change its size.</p>
         <output aria-live="polite">${told}</output>
         <button class="button primary" disabled=${ratio === null}>Search this region</button>
-      </footer>
+      </div>
     </form>`;
 }
 

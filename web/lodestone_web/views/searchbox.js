@@ -1,7 +1,8 @@
 // The search box: words, history, pictures to add, and the switch for words only.
 import { html, useEffect, useRef, useState } from "../html.js";
-import { picturesOf } from "../engine/uploads.js";
-import { addFiles, ask, askWords } from "../query/actions.js";
+import { filesOf } from "../engine/uploads.js";
+import { addFiles, askWords } from "../query/actions.js";
+import { ask } from "../query/asking.js";
 import { forget, history } from "../query/history.js";
 import { draft } from "../query/store.js";
 import { Picture } from "./icons.js";
@@ -13,7 +14,7 @@ export function SearchBox() {
   const [open, setOpen] = useState(false);
   const [at, setAt] = useState(-1);
   const text = draft.value.text;
-  const entries = history.value.filter((entry) => entry !== text && entry.startsWith(text)).slice(0, MOST_SHOWN);
+  const entries = history.value.filter((entry) => entry !== text && entry.toLowerCase().startsWith(text.toLowerCase())).slice(0, MOST_SHOWN);
   const shown = open && entries.length > 0;
 
   useEffect(() => {
@@ -57,7 +58,7 @@ export function SearchBox() {
         <label class="button quiet" title="Search with a picture of yours">
           <${Picture} /><span class="hidden">Add a picture</span>
           <input class="hidden" type="file" accept="image/*" multiple
-            onChange=${(event) => { addFiles(picturesOf(event.target)); event.target.value = ""; }} />
+            onChange=${(event) => { addFiles(filesOf(event.target)); event.target.value = ""; }} />
         </label>
         <button class="button primary">Search</button>
         <div class="past" hidden=${!shown}>

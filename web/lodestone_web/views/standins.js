@@ -1,22 +1,6 @@
-// The explanation of a query, asked for once, and the nearest pictures that stand for guides without one.
-import { signal } from "../html.js";
-import { getJson } from "../engine/http.js";
+// The nearest pictures, which stand for guides without a picture.
+import { explanationOf } from "../query/explanations.js";
 import { hits } from "../query/store.js";
-
-const explanations = signal(new Map());
-const asking = new Set();
-
-/** Return the explanation of a query, or null until it is there; views that ask for it are shown again. */
-export function explanationOf(queryId) {
-  if (queryId && !explanations.value.has(queryId) && !asking.has(queryId)) {
-    asking.add(queryId);
-    getJson(`/v1/queries/${queryId}`)
-      .catch(() => null) // not recorded, or not for this caller
-      .then((told) => { explanations.value = new Map([[queryId, told]]); })
-      .finally(() => asking.delete(queryId));
-  }
-  return explanations.value.get(queryId) ?? null;
-}
 
 /** Return guide id to the hit that is nearest to the guide. */
 export function standIns(queryId) {

@@ -1,7 +1,8 @@
 // The state of the search in words: timings, confidence, warnings, and what to do where there is nothing or an error.
 import { html } from "../html.js";
-import { ask, askWords } from "../query/actions.js";
-import { isComposed, spoken } from "../query/draft.js";
+import { askWords } from "../query/actions.js";
+import { ask } from "../query/asking.js";
+import { isComposed, isFiltered, spoken } from "../query/draft.js";
 import { answer, asked, broken, busy, firstMs, hits, online, phase, pictures, problem, wholeMs } from "../query/store.js";
 import { Welcome } from "./welcome.js";
 
@@ -51,12 +52,12 @@ export function Connection() {
 }
 
 function Skeleton() {
-  const widths = [3, 2, 4, 3, 2, 3, 4, 2, 3, 2, 4, 3, 3, 2, 4, 3];
+  const widths = Array.from({ length: 48 }, (_, at) => [3, 2, 4, 3, 2, 3, 4, 2][at % 8]);
   return html`<div class="skeleton" aria-hidden="true">${widths.map((grow, at) => html`<span key=${at} style=${{ flexGrow: grow }}></span>`)}</div>`;
 }
 
 function Nothing() {
-  const filtered = Object.values(asked.value.filters).some((value) => value?.length);
+  const filtered = isFiltered(asked.value);
   return html`
     <section class="instead" role="status">
       <h2>No pictures</h2>

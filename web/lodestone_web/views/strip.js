@@ -1,6 +1,7 @@
 // The imagined strip: what the engine drew or took as guides, used or rejected, each a picture to search by.
 import { html } from "../html.js";
-import { addFiles, ask, askSimilar } from "../query/actions.js";
+import { addFiles, askSimilar } from "../query/actions.js";
+import { ask } from "../query/asking.js";
 import { request } from "../engine/http.js";
 import { answer, asked, busy, guides, toast } from "../query/store.js";
 import { standIns } from "./standins.js";
@@ -8,11 +9,12 @@ import { standIns } from "./standins.js";
 export function Strip() {
   const shown = guides.value;
   if (!shown.length) return null;
+  const drawn = shown.some((guide) => guide.engine !== "exemplar"); // pictures of the collection are the same with any seed
   const used = shown.filter((guide) => guide.status === "used").length;
   return html`
     <section class="strip" aria-label="What the engine imagined">
       <h2>Imagined <span class="quiet">${used} of ${shown.length} used</span>
-        ${!busy.value && html`<button type="button" class="link" onClick=${() => ask({ ...asked.value, seed: asked.value.seed + 1, withoutGuides: [] }, { step: false })}>Draw again</button>`}
+        ${drawn && !busy.value && html`<button type="button" class="link" onClick=${() => ask({ ...asked.value, seed: asked.value.seed + 1, withoutGuides: [] }, { step: false })}>Draw again</button>`}
       </h2>
       <ul>${shown.map((guide) => html`<${Guide} key=${guide.guide_id} guide=${guide} />`)}</ul>
     </section>`;

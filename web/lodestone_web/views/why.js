@@ -1,7 +1,7 @@
 // Why a picture is here: the shares of its score, by guide or part, and by space.
 import { html, useState } from "../html.js";
+import { explanationOf } from "../query/explanations.js";
 import { busy, guides } from "../query/store.js";
-import { explanationOf } from "./standins.js";
 
 const MOST = 8;
 
@@ -36,7 +36,7 @@ function Parts({ explained, explanation }) {
           <tr key=${part.guide + part.space}>
             <th scope="row"><${Source} name=${part.guide} explanation=${explanation} /></th>
             <td>${part.space}</td><td>${part.score.toFixed(2)}</td><td>${Math.round(100 * part.weight)} %</td>
-            <td class="amount">${part.part.toFixed(3)}<span class=${`bar ${part.part < 0 ? "minus" : ""}`} style=${{ width: `${Math.round((60 * Math.abs(part.part)) / largest)}px` }} aria-hidden="true"></span></td>
+            <td class="amount">${part.part.toFixed(3)}<span class=${`bar ${part.part < 0 ? "minus" : ""}`} style=${{ width: `${Math.round((48 * Math.abs(part.part)) / largest)}px` }} aria-hidden="true"></span></td>
           </tr>`)}
         ${rest.length > 0 && html`<tr><th scope="row">${rest.length} more</th><td></td><td></td><td></td><td>${restSum.toFixed(3)}</td></tr>`}
       </tbody>
