@@ -166,6 +166,22 @@ def managed(name: str) -> Callable[[Page], None]:
     return reach
 
 
+def run(page: Page) -> None:
+    """Show the newest run."""
+    managed("runs")(page)
+    page.locator("main .card h2 a").first.click()
+    page.get_by_role("heading", name="Run", level=1).wait_for()
+    page.locator(".failures, main > .quiet").last.wait_for()
+    page.wait_for_load_state("networkidle")
+
+
+def locked_out(page: Page) -> None:
+    """Come without a key to the management pages of a service that asks for one."""
+    page.route("**/v1/**", lambda route: route.fulfill(status=401, json={"code": "unauthorized"}))
+    page.goto("./manage")
+    page.get_by_label("API key or token").wait_for()
+
+
 STATES: Final[Mapping[str, Callable[[Page], None]]] = {
     "begin": begin,
     "typing": typing,
@@ -181,6 +197,8 @@ STATES: Final[Mapping[str, Callable[[Page], None]]] = {
     "unreachable": unreachable,
     "locked": locked,
     **{f"manage-{name}": managed(name) for name in ("corpora", "runs", "tags", "trust", "models", "keys", "settings")},
+    "manage-run": run,
+    "manage-locked": locked_out,
 }
 """State of the page -> how to get there."""
 
