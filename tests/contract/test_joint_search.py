@@ -135,6 +135,27 @@ def test_the_least_weight_of_the_paper_decides_among_equals(store: VectorStore) 
     assert list(found.ids) == [ids[row] for row in np.argsort(-(labels @ wanted))[:10]]
 
 
+def test_each_group_of_pictures_has_its_own_best(store: VectorStore, pictures: Pictures) -> None:
+    aliases, rng = fill(store, pictures, fused=True), np.random.default_rng(21)
+    search = JointSearch(store)
+    layout = search.layout(COMPOSITION, aliases)
+    assert layout is not None
+    words = unit(rng.standard_normal(DIMS["bridge"]))
+    parts = [
+        JointPart("picture", "labels", unit(rng.standard_normal(DIMS["labels"])), 0.5),
+        JointPart("w", "bridge", words, 0.2),
+    ]
+    captions = JointPart("w", "captions", unit(rng.standard_normal(DIMS["captions"])), 0.3)
+    silent = [parts[0], replace(parts[1], weight=0.5)]
+    found = search.by_presence([*parts, captions], 10, layout=layout, incomplete=silent, exact=True)
+    has = ~np.isnan(pictures.vectors["captions"][:, 0])
+    for group, asked, rows in zip(found, ([*parts, captions], silent), (has, ~has), strict=True):
+        assert list(group.ids) == pictures.best(asked, 10, np.flatnonzero(rows))
+        best = [pictures.ids.index(image_id) for image_id in group.ids]
+        expected = scores(asked, {space: vectors[best] for space, vectors in pictures.vectors.items()})
+        np.testing.assert_allclose(group.scores, expected, atol=1e-5)
+
+
 def test_a_shortlist_of_the_union_has_the_best_pictures(store: VectorStore, pictures: Pictures) -> None:
     aliases, rng, every = fill(store, pictures, fused=False), np.random.default_rng(4), np.arange(len(pictures.ids))
     search = JointSearch(store)

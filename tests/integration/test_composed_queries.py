@@ -24,7 +24,7 @@ from lodestone.config.compositions import (
     choose_composition,
 )
 from lodestone.config.settings import TagSettings
-from lodestone.errors import InvalidRequestError, NotFoundError, UnknownNameError
+from lodestone.errors import InvalidRequestError, NotFoundError, StoreError, UnknownNameError
 from lodestone.query.composing.candidates import Standing, UnionSource
 from lodestone.query.composing.candidates import _together as together
 from lodestone.query.composing.centring import SHARE
@@ -565,3 +565,28 @@ async def test_a_fused_collection_with_captions_answers_in_one_search(models, tm
     assert [hit.score for hit in response.hits] == pytest.approx([hit.score for hit in of_the_spaces.hits], abs=1e-4)
     assert response.hits[0].uri == COFFEE
     made.close()
+
+
+async def test_captions_that_cannot_be_read_are_done_without_and_not_read_for_pictures_alone(captioned, monkeypatch):
+    original = type(captioned.store).info
+
+    def info(self, name):
+        if name.startswith("captions"):
+            raise StoreError("the captions are damaged", hint="lodestone verify --repair")
+        return original(self, name)
+
+    monkeypatch.setattr(type(captioned.store), "info", info)
+    cat = Image(captioned.ids[CAT])
+    response = await last(engine_of(captioned).ask(Compose(((Text("a horse"), 1.0), (cat, 1.0))), ALL))
+    assert set(response.space_weights) == {"labels", "labels0"}
+    assert any("the captions are damaged" in note for note in response.warnings)
+    pictures = Compose(((cat, 1.0), (Image(captioned.ids[COFFEE]), 1.0)))
+    assert (await last(engine_of(captioned).ask(pictures, ALL))).warnings == []
+
+
+async def test_a_part_that_nothing_compares_is_named(collection):
+    modalities = (Modality("picture", "labels", Role.TARGET), Modality("captions", "captions", Role.AUXILIARY))
+    engine = collection.engine(compositions={"default": Composition("default", modalities, {}, declared=True)})
+    response = await last(engine.ask(Compose(((Text("a cup"), 1.0), (Image(collection.ids[CAT]), 1.0))), ALL))
+    assert response.dropped == ["part 'words': no space that is searched compares it"]
+    assert response.hits

@@ -17,8 +17,9 @@ from tests.support.photos import CAT, COFFEE, ROCKET, photo
 from tests.support.pictures import encoded
 
 from lodestone.access.caller import LOCAL_CALLER, Caller
+from lodestone.config.compositions import CompositionSettings
 from lodestone.config.settings import Settings
-from lodestone.errors import NotFoundError
+from lodestone.errors import NotFoundError, UnknownNameError
 from lodestone.services import composed_queries
 from lodestone.services.use_cases import Services
 from lodestone_schemas.access import Scope
@@ -291,6 +292,7 @@ BAD: list[tuple[dict[str, Any], int, str]] = [
     ({"like": ["{cat}"], "region": {"x": -0.1, "y": 0, "w": 0.5, "h": 1}}, 422, "empty, or not inside"),
     ({"like": [UNKNOWN], "region": MIDDLE}, 404, "no indexed picture"),
     ({"query": "a", "diversity": 1.5}, 422, "the diversity is 1.5"),
+    ({"query": "a", "composition": "shoes"}, 404, "unknown composition 'shoes'"),
     ({"query": "a", "without": list("bcdefghi")}, 422, "9 parts, at most 8"),
 ]
 
@@ -373,3 +375,20 @@ async def test_a_query_is_refined_by_whoever_asked_it_and_by_nobody_else(service
     with pytest.raises(NotFoundError, match="no query"):
         await services.search.answer(step, bob)
     assert [part.text for part in (await services.search.answer(step, alice)).parts] == ["a cat", "at night"]
+
+
+async def test_a_refinement_stays_with_its_composition_and_says_so_where_that_is_gone(settings: Settings) -> None:
+    likeness = CompositionSettings.model_validate({"modalities": {"photo": {"space": "labels"}}})
+    with_likeness = settings.model_copy(update={"compositions": {"likeness": likeness}})
+    async with opened_services(with_likeness) as opened:
+        (cat,) = [one for uri, one in image_ids(opened.session.runtime, "photos").items() if Path(uri).stem == stem(CAT)]
+        first = await opened.search.answer(SearchRequest(like=[cat], composition="likeness", explain=True), LOCAL_CALLER)
+        assert {part.space for hit in first.hits for part in hit.contributions or []} == {"labels"}
+        again = await opened.search.answer(SearchRequest(refine_of=first.query_id, diversity=0.2), LOCAL_CALLER)
+        assert set(again.space_weights) == {"labels"}
+    async with opened_services(settings) as opened:
+        with pytest.raises(UnknownNameError, match="asked by the composition 'likeness', which is gone") as caught:
+            await opened.search.answer(SearchRequest(refine_of=first.query_id, diversity=0.2), LOCAL_CALLER)
+        assert "composition=default" in caught.value.hint
+        named = SearchRequest(refine_of=first.query_id, composition="default", diversity=0.2)
+        assert len((await opened.search.answer(named, LOCAL_CALLER)).space_weights) > 1

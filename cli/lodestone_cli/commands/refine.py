@@ -108,7 +108,15 @@ def refine(
 
     with CommandContext(home=home, profile=profile, output=output, away=True, local=local) as context:
         files = files.checked(output)
-        changes = given(without=without, weights=weights_of(weight), drop=drop, region=region_of(region), diversity=diversity)
+        changes = given(
+            without=without,
+            weights=weights_of(weight),
+            drop=drop,
+            region=region_of(region),
+            diversity=diversity,
+            phrases=switch_of(phrases),
+            composition=composition,
+        )
         if not (changes or words or reference or like or unlike):
             raise InvalidRequestError(
                 "nothing is to be changed", hint='lodestone refine --like 3 --with "at night" --without people --weight words=2'
@@ -124,8 +132,6 @@ def refine(
             unlike=[picture_of(context, recorded, name) for name in unlike or []],
             offset=offset or None,
             explain=explain or None,
-            phrases=switch_of(phrases),
-            composition=composition,
         )
         request = checked(lambda: SearchRequest(refine_of=recorded.query_id, limit=limit, **changes, **members))
         response = answer_of(context, request, named.files)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import combinations
 from typing import Final, Literal
 
@@ -20,7 +20,7 @@ from lodestone.composed.fused import FusedLayout, FusedSpace, fused_alias, narro
 from lodestone.composed.joint import JointPart, Rows, part_scores, scores
 from lodestone.config.compositions import CAPTIONS_SPACE, Composition
 from lodestone.errors import InvalidRequestError, UnknownNameError
-from lodestone.store.base import Filter, HasId, MatchAny, VectorQuery, VectorStore
+from lodestone.store.base import Filter, HasId, MatchAny, Neighbours, VectorQuery, VectorStore
 from lodestone.store.checks import MAX_LIMIT
 from lodestone_schemas.collections import HOLDS
 
@@ -76,7 +76,6 @@ class JointSearch:
         exact: bool = False,
         ef: int | None = None,
         with_similarities: bool = True,
-        incomplete: Sequence[JointPart] | None = None,
     ) -> JointRanking:
         """Return the `k` pictures of the highest joint similarity.
 
@@ -90,9 +89,6 @@ class JointSearch:
             ef: Size of the candidate list of a graph search; None for `FUSED_EF`, and in the spaces their collections' own.
             with_similarities: Read the pictures' vectors for the similarities of the parts. Without, a fused collection answers
                 with the scores that it found, rounded as the store does, and the similarities are NaN.
-            incomplete: The parts, in spaces that every picture has, with the weights that hold for pictures that lack a space;
-                None for those of `parts`, of which the weights of what is there are renormalised. Only where a fused
-                collection answers, and without `with_similarities`.
 
         Raises:
             InvalidRequestError: no part has a weight above 0, a part has another length than its space, or k is out of range.
@@ -108,7 +104,7 @@ class JointSearch:
                 raise UnknownNameError.among("space", space, sorted(aliases))
         layout = self.layout(composition, aliases)
         if layout is not None and layout.covers(wanted):
-            found = self._through_fused(parts, k, layout, filter_, exact=exact, ef=ef, incomplete=incomplete)
+            found = self._through_fused(parts, k, layout, filter_, exact=exact, ef=ef)
             return self._compared(found, parts, layout) if with_similarities else found
         return self._through_spaces(parts, k, aliases, filter_, exact=exact, ef=ef)
 
@@ -129,36 +125,55 @@ class JointSearch:
             self._dims[collection] = self._store.info(collection).dim
         return self._dims[collection]
 
-    def _through_fused(
+    def by_presence(
         self,
         parts: Sequence[JointPart],
         k: int,
-        layout: FusedLayout,
-        filter_: Filter | None,
         *,
-        exact: bool,
-        ef: int | None,
+        layout: FusedLayout,
+        filter_: Filter | None = None,
+        exact: bool = False,
+        ef: int | None = None,
         incomplete: Sequence[JointPart] | None = None,
-    ) -> JointRanking:
-        presences = list(layout.presences(parts))
-        asked = {True: layout.asked(parts)}
-        if incomplete is not None:
-            weight = math.fsum(weights_of(incomplete).values())
-            presences = [one if one.complete else replace(one, weight=weight) for one in presences]
-            asked[False] = layout.asked(incomplete)
-        queries = [
-            VectorQuery(
-                asked.get(presence.complete, asked[True]),
-                k,
-                filter=narrowed(filter_, presence.condition),
-                exact=exact,
-                ef=ef or max(FUSED_EF, k),
-            )
-            for presence in presences
+    ) -> list[Neighbours]:
+        """Return the best pictures of each group that lacks the same spaces, complete ones first, in one call of the store.
+
+        Joint similarities of two groups are means over different parts. By their definition they compare, but not as a measure
+        of how far a picture stands out from ordinary ones: callers that rank by that take the best of each group.
+
+        Args:
+            parts: The parts of the query, at least one of weight above 0.
+            k: Most pictures of each group.
+            layout: Of the fused collection.
+            filter_: Restricts the pictures; None for all.
+            exact: Compare with every picture instead of searching the graph.
+            ef: Size of the candidate list of the graph search; None for `FUSED_EF`.
+            incomplete: The parts, in spaces that every picture has, with the weights that hold for pictures that lack a space;
+                None for those of `parts`.
+
+        Raises:
+            InvalidRequestError: no part has a weight above 0, or a part does not fit the layout.
+            StoreError: the store failed.
+        """
+        groups = []
+        for presence in layout.presences(parts):
+            own = parts if presence.complete or incomplete is None else incomplete
+            weight = presence.weight if own is parts else math.fsum(weights_of(own).values())
+            groups.append((layout.asked(own), narrowed(filter_, presence.condition), weight))
+        width = ef or max(FUSED_EF, k)
+        queries = [VectorQuery(vector, k, filter=within, exact=exact, ef=width) for vector, within, _ in groups]
+        answers = self._store.search(layout.collection, queries)
+        return [
+            Neighbours(answer.ids, answer.scores / np.float32(weight))
+            for answer, (_, _, weight) in zip(answers, groups, strict=True)
         ]
+
+    def _through_fused(
+        self, parts: Sequence[JointPart], k: int, layout: FusedLayout, filter_: Filter | None, *, exact: bool, ef: int | None
+    ) -> JointRanking:
         found: dict[str, float] = {}
-        for presence, answer in zip(presences, self._store.search(layout.collection, queries), strict=True):
-            found |= zip(answer.ids, (answer.scores / presence.weight).tolist(), strict=True)
+        for group in self.by_presence(parts, k, layout=layout, filter_=filter_, exact=exact, ef=ef):
+            found |= zip(group.ids, group.scores.tolist(), strict=True)
         best = sorted(found, key=lambda image_id: (-found[image_id], image_id))[:k]
         unknown = np.full((len(best), len(parts)), np.nan)
         return JointRanking(tuple(best), np.array([found[image_id] for image_id in best]), unknown, "fused")

@@ -227,7 +227,7 @@ def resolve(
         collapse=options.collapse,
         topic=_topic(options if isinstance(options, SearchRequest) and parts else words),
         trust=isinstance(options, SearchRequest) and options.trust and (words is not None or bool(parts)),
-        gate=_chosen(words.gate if words else None, settings.gate, profile.gate),
+        gate=not parts and _chosen(words.gate if words else None, settings.gate, profile.gate),
         gate_threshold=settings.gate_threshold,
         outliers=not parts and _chosen(words.outliers if words else None, settings.outliers),
         outlier_threshold=settings.outlier_threshold,

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from lodestone.access.caller import Caller
 from lodestone.access.visibility import EVERYTHING
 from lodestone.composed.weights import ModalityWeights
-from lodestone.errors import InvalidRequestError
+from lodestone.errors import InvalidRequestError, UnknownNameError
 from lodestone.imaging.regions import cropped
 from lodestone.query.composing.targets import OWN
 from lodestone.query.parts import PICTURE, UNLIKE, WITHOUT, WORDS, free_name, kind_of
@@ -30,6 +30,8 @@ from lodestone_schemas.api import MAX_PARTS, QueryPart, QueryRegion, SearchOptio
 if TYPE_CHECKING:
     from PIL import Image as PillowImage
 
+    from lodestone.config.compositions import Composition
+    from lodestone.query.engine import QueryEngine
     from lodestone.query_log.trace import Trace
     from lodestone.services.pictures import PictureUseCases
     from lodestone.services.sessions.session import HomeSession
@@ -106,7 +108,7 @@ class ComposedQueries:
             ImageError: a picture of which a region counts cannot be decoded.
         """
         _check_diversity(request.diversity)
-        named: list[_Named] = []
+        asked, named = request.composition, list[_Named]()
         weights: Mapping[str, float] = {}
         if request.refine_of is not None:
             trace = await self._earlier(request.refine_of, caller)
@@ -130,7 +132,7 @@ class ComposedQueries:
         await self._check_seen([part.leaf for part in named], caller)
         weights = _weights_of(named, request, weights)
         engine = await self._session.engine(warm=False)
-        usual = EVEN if engine.composition(request.composition).weights else USUAL
+        usual = EVEN if _composition_of(engine, asked, request).weights else USUAL
         return _composed(named, weights, request.diversity, usual=usual), request.model_copy(update={"weights": weights})
 
     async def _earlier(self, query_id: str, caller: Caller) -> Trace:
@@ -179,6 +181,26 @@ class ComposedQueries:
         for leaf in leaves:
             if isinstance(leaf, Image):
                 await asyncio.to_thread(self._pictures.image, leaf.image_id, caller)
+
+
+def _composition_of(engine: QueryEngine, asked: str | None, request: SearchRequest) -> Composition:
+    """Return the composition of a request, which may be that of the query that it refines.
+
+    Args:
+        engine: Knows the compositions.
+        asked: The composition that the request itself names.
+        request: The request with what it takes over.
+
+    Raises:
+        UnknownNameError: there is no such composition.
+    """
+    try:
+        return engine.composition(request.composition)
+    except UnknownNameError as error:
+        if asked is not None or request.composition is None:
+            raise
+        message = f"the query that is refined was asked by the composition {request.composition!r}, which is gone"
+        raise UnknownNameError(message, hint=f"name another: composition=default; {error.hint}", **error.details) from error
 
 
 def _pixels_of(image: PillowImage.Image) -> NDArray[np.uint8]:

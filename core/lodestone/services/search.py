@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Any, cast
 
 from lodestone.access.caller import Caller
 from lodestone.access.visibility import EVERYTHING
-from lodestone.config.compositions import DEFAULT_COMPOSITION
 from lodestone.errors import ImageError, InvalidRequestError
 from lodestone.query.composing.targets import EDITED_SIDE
 from lodestone.query.request_context import NOW, RequestContext
@@ -131,8 +130,9 @@ class SearchUseCases:
 
     async def _decoded(self, number: int, pictures: Sequence[bytes], request: SearchRequest) -> PillowImage.Image:
         """Return one of several uploaded pictures; where it cannot be decoded, the error says which it was."""
-        composition = self._session.runtime.settings.compositions.get(request.composition or DEFAULT_COMPOSITION)
-        side = _side_of(request, editing=composition is not None and composition.target == "guide")
+        # Which composition a refinement takes over is not known yet.
+        compositions = self._session.runtime.settings.compositions.values()
+        side = _side_of(request, editing=any(one.target == "guide" for one in compositions))
         try:
             return await asyncio.to_thread(self._session.runtime.decode, pictures[number], min_side=side)
         except ImageError as error:

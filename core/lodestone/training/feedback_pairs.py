@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from lodestone.config.compositions import Composition, Role
+from lodestone.config.compositions import DEFAULT_COMPOSITION, Composition, Role
 from lodestone.errors import InvalidRequestError, LodestoneError
 from lodestone.query.composing.targets import OWN
 from lodestone.query_log.trace import Trace, load_trace
@@ -34,7 +34,7 @@ def pairs_of_feedback(
 
     Args:
         catalog: Knows queries and feedback.
-        composition: Says in which spaces pictures are compared.
+        composition: Whose queries they are; it says in which spaces pictures are compared.
         collections: Space -> collection of the version that is searched today.
 
     Raises:
@@ -63,7 +63,9 @@ def pairs_of_feedback(
 def _pair_of(
     trace: Trace, relevant: frozenset[str], composition: Composition, collections: Mapping[str, str]
 ) -> ComposedPair | None:
-    """Return the pair of a judged query; None for a query that is not composed, or has nothing that can be looked for."""
+    """Return the pair of a judged query; None for a query that is not composed by this composition, or looks for nothing."""
+    if (trace.request.get("composition") or DEFAULT_COMPOSITION) != composition.name:
+        return None
     parts = [QueryPart.model_validate(part) for part in trace.plan.get("parts", [])]
     if trace.kind != "composed" or not parts:
         return None

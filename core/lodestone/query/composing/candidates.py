@@ -200,18 +200,19 @@ class FusedSource:
             return None
         by_captions = bool(described) and all(fused.get(one.space) == one.collection for one in described)
         parts = _joint_parts(searches, standings)
-        best = self._joint.search(
+        groups = self._joint.by_presence(
             _joint_parts(described, standings) if by_captions else parts,
             min(rules.depths[-1], MOST_RESULTS),
-            composition=self._composition,
-            aliases=aliases,
+            layout=layout,
             filter_=rules.filter,
-            with_similarities=False,
-            incomplete=parts if by_captions else None,
+            incomplete=parts,
         )
         weight = sum(one.weight for one in searches)
-        found = RankedList(ALL_GUIDES, layout.alias, weight, best.ids, best.scores.astype(np.float32))
-        return Candidates((found,), by_captions=by_captions)
+        names = [layout.alias, *(f"{layout.alias}:{number}" for number in range(1, len(groups)))]
+        found = tuple(
+            RankedList(ALL_GUIDES, name, weight, group.ids, group.scores) for name, group in zip(names, groups, strict=True)
+        )
+        return Candidates(found, by_captions=by_captions)
 
 
 def _joint_parts(searches: Sequence[ListSearch], standings: Mapping[tuple[str, str], Standing]) -> list[JointPart]:

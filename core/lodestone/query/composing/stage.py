@@ -85,14 +85,16 @@ class ComposedStage:
         self._composed_in = composed_in
 
     async def weigh(self, query: RunningQuery, encoded: EncodedQuery) -> QueryWeights:
-        """Return what each space decides of the score, over all parts.
+        """Return what each space decides of the score, over all parts, before the weights of modalities.
 
-        Raises:
-            DeadlineExceededError: the deadline passed.
-            StoreError: the captions cannot be read.
+        A part that nothing compares is noted.
         """
         assigned = await self._learned.trust(query, encoded.text_vectors)
-        searches = self._parts.searches(query, encoded, assigned.weights, await self._captions_of(query))
+        searches = self._parts.searches(query, encoded, assigned.weights, await self._captions_of(query, encoded))
+        compared = {one.guide for one in searches}
+        for part in query.resolved.parts:
+            if part.name not in compared:
+                query.notes.left_out(f"part {part.name!r}: no space that is searched compares it")
         return QueryWeights(by_space(searches), assigned.topic, assigned.weights)
 
     async def rank(
@@ -111,7 +113,7 @@ class ComposedStage:
             StoreError, CatalogError: what is searched cannot be read.
         """
         encoded, own = composed_targets(encoded, query.resolved.parts, self._composed_in)
-        captions = await self._captions_of(query)
+        captions = await self._captions_of(query, encoded)
         searches = self._parts.searches(query, encoded, weights.trust, captions)
         if not searches:
             return FirstPass(_EMPTY, weights)
@@ -120,7 +122,7 @@ class ComposedStage:
         rules = query.rules(query.search_deadline)
         try:
             in_spaces = await self._centred(query, in_spaces)
-            standings = await self._standings([*in_spaces, *in_captions], rules.deadline)
+            standings = await self._standings([*in_spaces, *in_captions], avoided, rules.deadline)
             weighed = self._parts.by_modality(query, [*in_spaces, *in_captions], standings)
             in_spaces, in_captions = _divided(weighed)  # candidates are those of the weights that they are ranked by
             found = Candidates()
@@ -148,18 +150,17 @@ class ComposedStage:
             ranking = await self._diverse(query, ranking, in_spaces)
         return FirstPass(replace(ranking, searches=(*searches, *own, *kept)), weights)
 
-    async def _captions_of(self, query: RunningQuery) -> str | None:
-        """Return the collection of captions; None where there are none to compare words with."""
+    async def _captions_of(self, query: RunningQuery, encoded: EncodedQuery) -> str | None:
+        """Return the collection of captions; None where there are no words, or no captions to compare them with."""
         collection = query.resolved.captions
-        if collection is None:
+        if collection is None or not any(leaf.text_vectors for leaf in encoded.leaves):
             return None
         if self._calibration.fresh(collection):
             return collection if len(self._calibration.sample(collection)) else None
-        try:
+        with query.notes.doing_without(*_WITHOUT_CAPTIONS):
             sample = await within(asyncio.to_thread(self._calibration.sample, collection), query.search_deadline)
-        except TimeoutError as error:
-            raise too_late("reading the captions") from error
-        return collection if len(sample) else None
+            return collection if len(sample) else None
+        return None
 
     async def _centred(self, query: RunningQuery, searches: Sequence[ListSearch]) -> list[ListSearch]:
         """Return the searches with centred vectors, but for the rule `sum`, which is the joint similarity as it is defined."""
@@ -180,17 +181,19 @@ class ComposedStage:
         sample = self._calibration.sample(collection)
         return sample if len(sample) >= FEWEST else sample[:0]
 
-    async def _standings(self, searches: Sequence[ListSearch], deadline: float) -> Standings:
+    async def _standings(self, searches: Sequence[ListSearch], avoided: Collection[str], deadline: float) -> Standings:
         collections = {one.collection for one in searches}
         if all(self._calibration.fresh(collection) for collection in collections):
-            return self._measured(searches)
-        return await within(asyncio.to_thread(self._measured, searches), deadline)
+            return self._measured(searches, avoided)
+        return await within(asyncio.to_thread(self._measured, searches, avoided), deadline)
 
-    def _measured(self, searches: Sequence[ListSearch]) -> Standings:
+    def _measured(self, searches: Sequence[ListSearch], avoided: Collection[str]) -> Standings:
         standings = {}
         for one in searches:
             if one.space == CAPTIONS:
-                standings[one.guide, one.space] = Standing(*self._calibration.standing(one.collection, one.vector))
+                sign = -1 if one.guide in avoided else 1  # the vector of words to avoid is negated, and usual words are not
+                mean, spread = self._calibration.standing(one.collection, np.float32(sign) * one.vector)
+                standings[one.guide, one.space] = Standing(sign * mean, spread)
                 continue
             sample = self._calibration.sample(one.collection)
             products: NDArray[np.float32] = sample @ one.vector if len(sample) >= FEWEST else np.zeros(0, np.float32)

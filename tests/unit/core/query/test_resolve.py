@@ -345,6 +345,7 @@ def test_a_composed_query_has_its_parts_and_no_guides_tags_or_spelling_of_its_ow
         ("without", 0.5, True),
     ]
     assert ours.leaves == (Text("a dog"), Image("an-id"), Text("a leash"))
+    assert not resolved(catalog, SearchRequest(query="a dog"), query=query, settings=QuerySettings(gate=True)).gate
     assert (ours.text, ours.words, ours.generators, ours.guides) == ("", "a dog", (), 0)
     assert (ours.fusion, ours.diversity, ours.topic, ours.trust) == (WEIGHTED_SUM, 0.25, "dogs", True)
     assert ours.filter == Filter((), (HasId(("an-id",)),))

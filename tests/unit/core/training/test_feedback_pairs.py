@@ -49,6 +49,13 @@ def test_an_upload_is_learnt_by_its_own_vectors_though_edited_ones_were_compared
     np.testing.assert_allclose(pair.vectors[modality], 0.5 * expected)
 
 
+def test_queries_of_another_composition_teach_nothing() -> None:
+    trace = replace(record(ListSearch("picture", "bridge", "bridge-1", 0.3, OWN_VECTOR)), request={"composition": "shoes"})
+    for name, taught in (("shoes", True), (DEFAULT_COMPOSITION, False)):
+        pair = pair_of(trace, frozenset({"right"}), replace(COMPOSITION, name=name), {"bridge": "bridge-1"})
+        assert (pair is not None) is taught
+
+
 def test_without_edited_vectors_those_that_were_compared_are_the_pictures_own() -> None:
     trace = record(ListSearch("picture", "bridge", "bridge-1", 0.3, OWN_VECTOR))
     pair = pair_of(trace, frozenset({"right"}), COMPOSITION, {"bridge": "bridge-1"})
