@@ -58,7 +58,7 @@ PICTURES = ("IMG_2041.jpg", "IMG_1.jpg", "IMG_2.jpg", "harbour.jpg", "street.jpg
 OWN: dict[str, dict[str, str]] = {
     "README.md": {"--corpus press": "--corpus photos"},
     "docs/api.md": {"corpus=photos&limit=100": "corpus=photos&limit=2"},
-    "docs/composed.md": {"refine 3f2a": "refine last"},
+    "docs/composed.md": {"refine 3f2a": "refine last", "shoe.jpg --composition shoes": "harbour.jpg --composition default"},
     "docs/directories.md": {
         "remove Pictures": "remove Pictures --yes",
         "Pictures": "Holiday",

@@ -68,7 +68,7 @@ class CompositionSettings(BaseModel):
     )
     weights: dict[str, float] = Field(
         default_factory=dict,
-        description="Modality to weight (MUST's square), in any ratio; default: learnt ones, or else equal ones.",
+        description="Modality to weight (MUST's square), in any ratio; default: learnt ones, or else the usual shares.",
     )
     target: TargetVector = Field(
         "own",
@@ -120,7 +120,7 @@ class Composition:
     Attributes:
         name: Its name, as in `[compositions.NAME]`.
         modalities: Its modalities in order, at least one of them a target.
-        weights: Modality -> weight in any ratio, as the settings give them; empty if they give none.
+        weights: Modality -> weight in any ratio, as set or, where an engine is made, learnt; empty for neither.
         target: What the target part of a query is: the picture's own vector, or a composition vector (MUST, options 1 and 2).
         strength: How far a guide may go from the picture, in (0, 1].
         rule: How the parts' similarities of a candidate are joined.

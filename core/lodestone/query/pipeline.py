@@ -112,7 +112,7 @@ class ResolveStage:
             known_spaces=self.encoder.collections,
             known_generators=[] if self.hub is None else list(self.hub.names),
             compositions=self.compositions,
-            editors=[] if self.hub is None else [name for name in self.hub.names if self.hub.edits(name)],
+            editors=self._editors(),
             catalog=self.catalog,
             present=self.store.collections,
             started=started,
@@ -122,6 +122,12 @@ class ResolveStage:
         for leaf in resolved.leaves:
             retriever_of(leaf)
         return resolved
+
+    def _editors(self) -> list[str]:
+        """Return the generators that edit pictures, where a composition wants pictures edited."""
+        if self.hub is None or all(one.target != "guide" for one in self.compositions.values()):
+            return []
+        return [name for name in self.hub.names if self.hub.edits(name)]
 
 
 class DecideStage:
