@@ -76,7 +76,8 @@ class SearchRequest(SearchOptions):
         default_factory=dict,
         max_length=2 * MAX_PARTS,
         description="Part to weight, at least 0; only their ratios count, and 0 leaves the part out. Default: 1 for all "
-        "pictures together, 0.8 for all words (1 where the composition has weights), 0.5 for all words and all pictures to avoid.",
+        "pictures together, 0.8 for all words (1 where the composition has weights), 0.5 for all words to avoid, and 0.5 for "
+        "all pictures to avoid.",
     )
     refine_of: str | None = Field(
         None,
