@@ -81,7 +81,7 @@ CompositionOption = Annotated[
     str | None,
     typer.Option(
         "--composition",
-        help="Compare the parts as [compositions.NAME] of the settings says.",
+        help="Compare the parts as this composition of the settings says (compositions.NAME).",
         rich_help_panel=_PANEL,
         show_default=False,
     ),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -45,7 +46,7 @@ def demo(
             report = run_demo(context.runtime, say=context.messages.print, progress=progress)
 
         def human(console: Console) -> None:
-            _print(console, report)
+            _print(console, report, home=context.loaded.settings.home)
 
         context.emit(report.as_dict(), human)
 
@@ -94,7 +95,7 @@ def _how_to_ask(context: CommandContext) -> str:
     return f'.venv/bin/lodestone search {home}"two people on a beach"'
 
 
-def _print(console: Console, report: DemoReport) -> None:
+def _print(console: Console, report: DemoReport, *, home: Path) -> None:
     from rich.table import Table
 
     table = Table(box=None, pad_edge=False, show_edge=False)
@@ -124,7 +125,9 @@ def _print(console: Console, report: DemoReport) -> None:
         "drawings; the pictures that are searched were not read again."
     )
     console.print(f"All pictures that were found: {report.sheet}")
-    console.print(f"Done in {report.seconds:.0f} s.\n\nFor your own pictures:")
+    console.print(f"Done in {report.seconds:.0f} s.\n\nFor the demonstration's pictures, which have a home of their own:")
+    console.print(f'  .venv/bin/lodestone search --home {shlex.quote(str(home))} "a castle"', highlight=False, soft_wrap=True)
+    console.print("\nFor your own pictures:")
     console.print('  .venv/bin/lodestone index ~/Pictures\n  .venv/bin/lodestone search "two people on a beach"')
     console.print("  .venv/bin/lodestone serve --open     # a search page in your browser")
 

@@ -32,10 +32,12 @@ _MOST_S: Final = 100 * 365 * 86_400
 def create(
     name: Annotated[str, typer.Argument(help="What it is for.", show_default=False)],
     scope: Annotated[
-        list[str] | None, typer.Option("--scope", "-s", help="search, feedback, index or admin; several times. [search]")
+        list[str] | None,
+        typer.Option("--scope", "-s", help="search (default), feedback, index or admin; several times."),
     ] = None,
     corpus: Annotated[
-        list[str] | None, typer.Option("--corpus", "-c", help="Only this corpus is seen; several times. [all]")
+        list[str] | None,
+        typer.Option("--corpus", "-c", help="Only this corpus is seen, not all; several times."),
     ] = None,
     expires: Annotated[str | None, typer.Option("--expires", help="After so long, e.g. 90d, or at a date.")] = None,
     rate: Annotated[str | None, typer.Option("--rate", help="Requests at most, e.g. 600/minute.")] = None,

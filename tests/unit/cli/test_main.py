@@ -11,11 +11,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import typer
+from rich.text import Text
 from tests.support.cli import command, environment, run_here
 from tests.support.home import settings_for
 
 from lodestone.errors import DeadlineExceededError
 from lodestone.home.runtime import Runtime
+from lodestone_cli import main
 from lodestone_cli.file_names import inert_json
 from lodestone_cli.home_client import HomeClient
 from lodestone_cli.main import COMMANDS, GROUPS, HEADINGS
@@ -224,3 +227,17 @@ def test_the_help_begins_with_what_finds_pictures(home: Path) -> None:
     told = run_here("--help", home=home).out
     places = [told.index(f"─ {heading} ─") for heading in HEADINGS]
     assert places == sorted(places)
+
+
+def test_help_texts_lose_no_words_to_markup() -> None:
+    main._load_commands()
+    texts: list[str] = []
+
+    def read(command: Any) -> None:
+        texts.extend(filter(None, [command.help, *(getattr(one, "help", None) for one in command.params)]))
+        for one in getattr(command, "commands", {}).values():
+            read(one)
+
+    read(typer.main.get_command(main.app))
+    assert len(texts) > 300
+    assert [text for text in texts if Text.from_markup(text).plain != text] == []
