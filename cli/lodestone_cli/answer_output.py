@@ -65,9 +65,20 @@ def emit_answer(
     files.apply(context, response, paths, page=None if url is None else f"{url.rstrip('/')}/?{page}")
 
 
-def note_empty_folder(context: CommandContext, path: str | None, response: SearchResponse) -> None:
-    """Print a note, with folders that may be meant, where `--path` was given and no picture was found."""
-    if path is None or response.hits:
+def note_filters_without_pictures(context: CommandContext, response: SearchResponse, *, path: str | None, dated: bool) -> None:
+    """Print a note where filters left no picture: folders that may be meant with `--path`, and what dates ask for.
+
+    Args:
+        context: Of the command.
+        response: The answer.
+        path: The folder that was given.
+        dated: Whether dates were given.
+    """
+    if response.hits:
+        return
+    if dated:
+        context.messages.print("note: pictures without a date match no dates")
+    if path is None:
         return
     alike = context.locator.folders_named(name) if (name := PurePath(path).name) else []
     meant = f"; --path takes whole folders, such as {' or '.join(map(shlex.quote, alike[:_FOLDERS]))}" if alike else ""

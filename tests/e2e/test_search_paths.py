@@ -92,6 +92,13 @@ def test_a_part_of_a_folder_s_name_finds_nothing_and_the_folders_that_may_be_mea
     assert "note: no picture that fits lies in the folder '100%'\n" in unknown.err
 
 
+def test_dates_that_no_picture_has_are_told(home: Path) -> None:
+    done = run("search", "a picture", "--from", "2019-01-01", home=home)
+    assert (done.code, "no pictures found" in done.out) == (0, True)
+    assert "note: pictures without a date match no dates\n" in done.err
+    assert "note: pictures" not in run("search", "a picture", "--path", "100%", home=home).err
+
+
 def test_a_root_inside_the_folder_is_named_as_left_out(roots: Path, tmp_path: Path) -> None:
     home = tmp_path / "home"
     assert run("index", roots / "trips" / "2024" / "summer", home=home).code == 0

@@ -286,7 +286,7 @@ BAD: list[tuple[dict[str, Any], int, str]] = [
     ({"refine_of": "{query}", "drop": ["picture"]}, 422, "no part 'picture'"),
     ({"refine_of": "{query}", "reference": UNKNOWN}, 422, "is no result of query"),
     ({"refine_of": "{query}", "drop": ["words"]}, 422, "the query is empty"),
-    ({"query": "a", "region": MIDDLE}, 422, "a region is given for 0 pictures"),
+    ({"query": "a", "region": MIDDLE}, 422, "a region is given without a picture"),
     ({"like": ["{cat}"], "region": {"x": 0.5, "y": 0, "w": 0.6, "h": 1}}, 422, "empty, or not inside"),
     ({"like": ["{cat}"], "region": {"x": 0, "y": 0, "w": 0, "h": 1}}, 422, "empty, or not inside"),
     ({"like": ["{cat}"], "region": {"x": -0.1, "y": 0, "w": 0.5, "h": 1}}, 422, "empty, or not inside"),

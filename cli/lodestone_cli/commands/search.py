@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from lodestone.errors import InvalidRequestError
-from lodestone_cli.answer_output import emit_answer, note_empty_folder, page_query
+from lodestone_cli.answer_output import emit_answer, note_filters_without_pictures, page_query
 from lodestone_cli.command_context import CommandContext, printable
 from lodestone_cli.completion import complete_pictures
 from lodestone_cli.composed import (
@@ -165,7 +165,7 @@ def search(
         )
         _note_ignored_settings(context)
         response = answer_of(context, request, named.files)
-        note_empty_folder(context, path, response)
+        note_filters_without_pictures(context, response, path=path, dated=taken_from is not None or taken_to is not None)
         emit_answer(
             context,
             response,
@@ -232,7 +232,7 @@ def similar(
                 import asyncio
 
                 response = asyncio.run(_by_file(context, picture_file(image), options))
-        note_empty_folder(context, path, response)
+        note_filters_without_pictures(context, response, path=path, dated=taken_from is not None or taken_to is not None)
         emit_answer(context, response, files, corpora=options.filters.corpora, page=page)
 
 

@@ -152,9 +152,9 @@ class ComposedQueries:
             leaves += [(Picture(await asyncio.to_thread(_pixels_of, image)), False) for image in uploads]
         else:
             if len(indexed) + len(uploads) != 1:
+                given = f"for {len(indexed) + len(uploads)} pictures" if indexed or uploads else "without a picture"
                 raise InvalidRequestError(
-                    f"a region is given for {len(indexed) + len(uploads)} pictures",
-                    hint="name one picture with it: refine the query to add the others",
+                    f"a region is given {given}", hint="name one picture with it: refine the query to add others"
                 )
             leaves.append((await self._region_of(request.region, caller, indexed, uploads), False))
         return leaves + [(Image(image_id), True) for image_id in dict.fromkeys(request.unlike)]

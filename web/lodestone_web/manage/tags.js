@@ -8,7 +8,7 @@ import { filter, route } from "./router.js";
 import { Badge, When, count } from "./wording.js";
 
 const PAGE = 48;
-const SOURCES = { implicit: "left by a search", feedback: "confirmed by a thumb", user: "given by hand" };
+const SOURCES = { implicit: "left by a search", feedback: "left by a thumb", user: "given by hand" };
 
 export function Tags() {
   const { text = "", source = "" } = route.value.params;

@@ -70,14 +70,15 @@ function Nothing() {
 }
 
 function Failure() {
-  const { message, hint, code, offline } = problem.value;
+  const { message, hint, code, offline, status } = problem.value;
+  const passing = status < 400 || status >= 500 || status === 429; // the same question may be answered later
   return html`
     <section class="instead error" role="alert">
       <h2>${offline ? "The service is out of reach" : "This could not be answered"}</h2>
       <p>${message}${offline && " The page asks again every few seconds, and goes on by itself."}</p>
       ${hint && html`<p class="quiet">Hint: ${hint}</p>`}
       ${hits.value.length > 0 && html`<p class="quiet">The pictures below are what came before.</p>`}
-      <button type="button" class="button primary" onClick=${() => ask(asked.value, { step: false, address: false })}>Try again</button>
+      ${passing && html`<button type="button" class="button primary" onClick=${() => ask(asked.value, { step: false, address: false })}>Try again</button>`}
       ${code && !offline && html`<p class="quiet"><code>${code}</code></p>`}
     </section>`;
 }
