@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -13,6 +14,7 @@ from tests.support.pictures import write_photo, write_photos
 from tests.support.served import Served, served_here
 from tests.support.steady_load import TEXTS, Load, Ranking, all_same, ranking, same, steady_load
 
+from lodestone.catalog.use_records import QueryRecord
 from lodestone.config.settings import Settings
 from lodestone.home.runtime import Runtime
 from lodestone.indexing.run.index_run import index_paths
@@ -62,6 +64,15 @@ def asked_now(served: Served) -> dict[str, Ranking]:
         }
 
 
+def recorded(served: Served, query_id: str) -> QueryRecord:
+    """The record of an answer. An answer does not wait for it, so that of the last ones may still be on its way."""
+    end = time.monotonic() + 180
+    while (record := served.services.session.runtime.catalog.query(query_id)) is None:
+        assert time.monotonic() < end, f"query {query_id} is not recorded"
+        time.sleep(0.02)
+    return record
+
+
 def assert_whole_and_of_one_version(load: Load, served: Served, references: list[dict[str, Ranking]], space: str) -> set[str]:
     """Nothing failed, nothing was left out, each answer is exactly one version's; the collections that were searched."""
     assert load.failures == []
@@ -70,8 +81,7 @@ def assert_whole_and_of_one_version(load: Load, served: Served, references: list
         assert (response.warnings, response.dropped) == ([], []), text
         assert response.space_weights.keys() == {"bridge", "labels"}
         assert any(same(ranking(response), reference[text]) for reference in references), text
-        record = served.services.session.runtime.catalog.query(response.query_id)
-        assert record is not None
+        record = recorded(served, response.query_id)
         searched = {search.collection for search in Trace.from_bytes(record.trace).searches if search.space == space}
         assert len(searched) == 1
         collections |= searched
