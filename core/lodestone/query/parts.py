@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from lodestone.composed.weights import ModalityWeights
+from lodestone.config.compositions import Role
 from lodestone.errors import InvalidRequestError
 from lodestone.query.tree import Compose, Image, Leaf, Picture, Text, Vector
 from lodestone_schemas.api import MAX_PARTS, QueryPart, QueryRegion
@@ -32,6 +33,11 @@ class Part:
     leaf: Leaf
     weight: float
     avoid: bool
+
+    @property
+    def role(self) -> Role:
+        """Role of the part in a composition: words are auxiliary, anything else says what the target is like."""
+        return Role.AUXILIARY if isinstance(self.leaf, Text) else Role.TARGET
 
     @property
     def image_id(self) -> str:

@@ -266,12 +266,11 @@ def _check_compared(parts: Sequence[Part], composition: Composition | None) -> N
     if composition is None or not composition.declared:
         return
     for part in parts:
-        words = isinstance(part.leaf, Text)
-        if not composition.of_role(Role.AUXILIARY if words else Role.TARGET):
+        if not composition.of_role(part.role):
+            words = part.role is Role.AUXILIARY
             raise InvalidRequestError(
                 f"the composition {composition.name!r} compares no {'words' if words else 'pictures'}: part {part.name!r}",
-                hint="leave the part out, choose another composition, or give this one a modality of role "
-                + ("auxiliary" if words else "target"),
+                hint="leave the part out, choose another composition, or give this one a modality of role " + part.role.value,
                 part=part.name,
             )
 

@@ -142,7 +142,7 @@ class PartWeighing:
         for one in searches:
             part = of_part[one.guide]
             spread = standings[one.guide, one.space].spread
-            amounts.append(part.weight * self._modality_weights.get((one.space, role_of(part)), 0.0) * spread)
+            amounts.append(part.weight * self._modality_weights.get((one.space, part.role), 0.0) * spread)
         total = sum(amounts)
         if total <= 0:
             return list(searches)
@@ -159,9 +159,7 @@ class PartWeighing:
     ) -> Mapping[str, float]:
         """Return the share of each space in what a part decides; they sum to 1, or there are none."""
         names = [
-            space
-            for space, collection in spaces.items()
-            if collection in leaf.vectors and self._is_compared(space, role_of(part))
+            space for space, collection in spaces.items() if collection in leaf.vectors and self._is_compared(space, part.role)
         ]
         if not names:
             return {}
@@ -178,11 +176,6 @@ class PartWeighing:
 
     def _is_compared(self, space: str, role: Role) -> bool:
         return self._modalities is None or (space, role) in self._modalities
-
-
-def role_of(part: Part) -> Role:
-    """Return the role of a part in a composition: words are auxiliary, anything else says what the target is like."""
-    return Role.AUXILIARY if isinstance(part.leaf, Text) else Role.TARGET
 
 
 def without_captions(in_spaces: Sequence[ListSearch], in_captions: Sequence[ListSearch]) -> list[ListSearch]:
