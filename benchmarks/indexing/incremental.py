@@ -122,7 +122,7 @@ async def _ask(runtime: Runtime, added: str, moved: str) -> None:
     engine = runtime.engine()
     await engine.warm_up()
     like = await engine.similar(added, SearchOptions(limit=5))
-    tagged = TagSearch(runtime.store).search("kept through round", runtime.store.aliases()["tags"], limit=1_000)
+    tagged = TagSearch(runtime.store).search("kept through round", runtime.store.aliases()["tags"], limit=1_000).found
     if not like.hits or moved not in tagged.ids:
         raise SystemExit("search does not find an added picture, or a tagged one that moved")
 

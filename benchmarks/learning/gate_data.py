@@ -23,6 +23,7 @@ from lodestone.query.weighting.fitted import SpaceWeights
 from lodestone.spaces.bridge_weights import BridgeWeights
 from lodestone.spaces.labels import LabelSpace
 from lodestone.tags.confidence import evidence
+from lodestone.tags.terms import PictureTag
 from lodestone.text_encoders.labels import imagenet_labels
 from lodestone.text_encoders.registry import make_text_encoder
 from lodestone.training.bridge import train_bridge
@@ -143,13 +144,13 @@ def used(scene: Scene, asked: Asked, seed: int) -> TagIndex:
     One tag in ten lies on another picture, with less confidence.
     """
     rng = np.random.default_rng(seed)
-    tags: dict[int, list[tuple[str, float]]] = {}
+    tags: dict[int, list[PictureTag]] = {}
     for row, truth in enumerate(asked.truth):
         others = [scene.words[caption] for caption in np.flatnonzero((scene.owner == truth) & (scene.position < 2))]
         texts = (others if rng.random() < 0.3 else []) + ([asked.words[row]] if rng.random() < 0.15 else [])
         right = rng.random() >= 0.1
         on = int(truth) if right else int(rng.integers(scene.world.n))
-        tags.setdefault(on, []).extend((text, 1.0 if right else 0.8) for text in texts)
+        tags.setdefault(on, []).extend(PictureTag(text, 1.0, "query") if right else PictureTag(text, 0.8) for text in texts)
     return TagIndex(scene.world.ids, tags)
 
 

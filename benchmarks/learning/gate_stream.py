@@ -7,6 +7,7 @@ ten. Then the other three captions are asked, and the second ones again. Tags ar
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from types import TracebackType
@@ -19,7 +20,7 @@ from benchmarks.learning.gate_world import Answers, Asked
 from lodestone.catalog.catalog import Catalog
 from lodestone.catalog.records import ImageRecord, ImageState, TagRecord
 from lodestone.query.gate import GateModel
-from lodestone.retrieval.fusion import RankedList
+from lodestone.retrieval.tag_matches import TagMatches
 from lodestone.spaces.names import TAGS
 from lodestone.store.aliases import JsonAliasTable
 from lodestone.store.edge.store import EdgeStore
@@ -55,16 +56,19 @@ class Home:
             ]
         )
 
-    def tags(self, asked: Asked) -> list[RankedList] | None:
-        """Return the tag search's list for each query, in the world's own ids; None while there are no tags."""
+    def tags(self, asked: Asked) -> list[TagMatches] | None:
+        """Return what the tag search finds for each query, in the world's own ids; None while there are no tags."""
         collection = self.store.aliases().get(TAGS)
         if collection is None:
             return None
-        lists = [self._search.search(text, collection) for text in asked.words]
-        return [
-            RankedList(ranked.guide, ranked.space, ranked.weight, tuple(self.names[i] for i in ranked.ids), ranked.scores)
-            for ranked in lists
-        ]
+        return [self._named(self._search.search(text, collection)) for text in asked.words]
+
+    def _named(self, matches: TagMatches) -> TagMatches:
+        return TagMatches(
+            replace(matches.found, ids=tuple(self.names[image_id] for image_id in matches.found.ids)),
+            whole=frozenset(self.names[image_id] for image_id in matches.whole),
+            named=frozenset(self.names[image_id] for image_id in matches.named),
+        )
 
     def __enter__(self) -> Self:
         return self

@@ -14,17 +14,18 @@ import numpy as np
 
 from benchmarks.learning.quality import Collection
 from lodestone.evaluation.metrics import first_ranks
-from lodestone.generators.engines.exemplar import LEAST_SIMILARITY, TAG_WEIGHT
+from lodestone.generators.engines.exemplar import LEAST_SIMILARITY, LEAST_TAG, TAG_WEIGHT
 from lodestone.query.gate import Method
 from lodestone.query.guides.captions import CaptionRule
 from lodestone.query.guides.search import FusionSettings
 from lodestone.query.weighting.fitted import SpaceWeights
-from lodestone.retrieval.fusion import TEXT_GUIDE, RankedList
+from lodestone.retrieval.fusion import RankedList
+from lodestone.retrieval.tag_matches import TagMatches
 from lodestone.spaces.bridge_weights import BridgeWeights
 from lodestone.spaces.labels import LabelSpace
-from lodestone.spaces.names import TAGS
-from lodestone.tags.search import LEAST, POWER, WEIGHT
-from lodestone.tags.terms import terms
+from lodestone.store.base import Neighbours, SparseVector
+from lodestone.tags.search import matches_of
+from lodestone.tags.terms import PictureTag, literal_query, picture_vector, query_vector
 from lodestone.training.trust import ScoredQueries, trust_of
 
 DEPTH = 100
@@ -117,7 +118,7 @@ class World:
         asked: Asked,
         *,
         captions: Captions | None = None,
-        tags: Sequence[RankedList] | None = None,
+        tags: Sequence[TagMatches] | None = None,
         spaces: Sequence[str] = ("bridge", "labels"),
     ) -> Answers:
         """Answer every query, by the text pass and with guides.
@@ -125,7 +126,7 @@ class World:
         Args:
             asked: The queries.
             captions: Captions of the collection, if it has any.
-            tags: The list of the tag search of each query, ids of this world; None: no picture has tags.
+            tags: What the tag search found for each query, ids of this world; None: no picture has tags.
             spaces: Which spaces to search.
         """
         scored = self._scores(asked)
@@ -135,20 +136,23 @@ class World:
         scaled = {space: raw[space] / np.maximum(raw[space].std(1, keepdims=True), 1e-6) for space in spaces}
         text = sum(share[space] * scaled[space] for space in spaces)
         methods = [[self._method(space, raw[space][row]) for space in spaces] for row in range(len(asked.truth))]
-        tagged = np.zeros_like(text)
+        tagged, degrees = np.zeros_like(text), np.zeros_like(text)
         if tags is not None:
-            for row, ranked in enumerate(tags):
-                tagged[row, [int(image_id[1:]) for image_id in ranked.ids]] = ranked.weight * ranked.scores
-                if ranked.ids:
-                    methods[row].append(Method(ranked.space, ranked.ids, ranked.scores))
+            for row, matches in enumerate(tags):
+                ranked, degree = matches.ranked(), matches.degrees
+                tagged[row, _rows(ranked)] = ranked.weight * ranked.scores
+                degrees[row, _rows(degree)] = degree.scores
+                if degree.ids:
+                    methods[row].append(Method(degree.space, degree.ids, degree.scores))
         evidence = {"text": np.zeros_like(text), "guides": np.zeros_like(text), "none": np.zeros_like(text)}
         by_picture = np.full(text.shape, -1.0, np.float32)
         if captions is not None:
             by_picture, evidence[self._evidence] = self._captions(asked, captions, methods)
             doubted = _undescribed_first(text + tagged, captions) * CaptionRule().weight * CaptionRule().doubt
             evidence[self._evidence] = evidence[self._evidence] + doubted
-        tag_scores = tagged / max(1e-9, max((ranked.weight for ranked in tags or ()), default=1.0))
-        added, weight = self._exemplars(by_picture, tag_scores, {space: share[space] for space in spaces})
+        added, weight = self._exemplars(
+            by_picture, np.where(degrees < LEAST_TAG, 0.0, degrees), {space: share[space] for space in spaces}
+        )
         added += evidence["guides"]
         text += evidence["text"]
         weight = weight + (CaptionRule().weight if captions is not None and self._evidence != "none" else 0.0)
@@ -164,7 +168,7 @@ class World:
             first=with_tags.argmax(1),
             first_guided=(with_tags + added).argmax(1),
             guides=weight,
-            from_tags=tag_scores.max(1) > 0,
+            from_tags=degrees.max(1) > 0,
         )
 
     def _scores(self, asked: Asked) -> ScoredQueries:
@@ -224,6 +228,10 @@ class World:
         return added, each.sum(1)
 
 
+def _rows(ranked: RankedList) -> list[int]:
+    return [int(image_id[1:]) for image_id in ranked.ids]
+
+
 def _undescribed_first(text: np.ndarray, captions: Captions) -> np.ndarray:
     """Return (q, n) 1 where a picture is the first of the words and nobody described it, else 0."""
     first, rows = text.argmax(1), np.arange(len(text))
@@ -237,26 +245,28 @@ class TagIndex:
 
     Args:
         ids: Identifiers of the world's pictures.
-        tags: Row of a picture -> (text, confidence).
+        tags: Row of a picture -> its tags.
     """
 
-    def __init__(self, ids: Sequence[str], tags: Mapping[int, Sequence[tuple[str, float]]]) -> None:
+    def __init__(self, ids: Sequence[str], tags: Mapping[int, Sequence[PictureTag]]) -> None:
         self._ids = ids
-        self._holding: dict[str, dict[int, float]] = {}
+        self._holding: dict[int, dict[int, float]] = {}
         for row, texts in tags.items():
-            for text, sure in texts:
-                for word in terms(text):
-                    pictures = self._holding.setdefault(word, {})
-                    pictures[row] = max(pictures.get(row, 0.0), sure)
+            if (vector := picture_vector(texts)) is not None:
+                for term, value in zip(vector.indices.tolist(), vector.values.tolist(), strict=True):
+                    self._holding.setdefault(term, {})[row] = value
 
-    def search(self, text: str) -> RankedList:
+    def search(self, text: str) -> TagMatches:
         """Return the pictures whose tags match a text, as `TagSearch.search` does."""
-        words = terms(text)
-        total = sum(words.values())
+        literal = literal_query(text)
+        literally = None if literal is None else self._nearest(literal.vector)
+        return matches_of(self._nearest(query_vector(text)), literal=literal, literally=literally)
+
+    def _nearest(self, vector: SparseVector | None) -> Neighbours:
         scores: dict[int, float] = {}
-        for word, weight in words.items():
-            for row, sure in self._holding.get(word, {}).items():
-                scores[row] = scores.get(row, 0.0) + weight / total * sure
-        best = sorted((row for row, score in scores.items() if score >= LEAST), key=lambda row: (-scores[row], row))[:DEPTH]
-        values = np.array([min(1.0, scores[row]) ** POWER for row in best], np.float32)
-        return RankedList(TEXT_GUIDE, TAGS, WEIGHT, tuple(self._ids[row] for row in best), values)
+        if vector is not None:
+            for term, weight in zip(vector.indices.tolist(), vector.values.tolist(), strict=True):
+                for row, value in self._holding.get(term, {}).items():
+                    scores[row] = scores.get(row, 0.0) + weight * value
+        best = sorted(scores, key=lambda row: (-scores[row], row))[:DEPTH]
+        return Neighbours(tuple(self._ids[row] for row in best), np.array([scores[row] for row in best], np.float32))

@@ -17,7 +17,7 @@ from tests.support.catalogs import embed_slice, make_root, picture
 from lodestone.catalog.catalog import Catalog
 from lodestone.catalog.database import migrate
 from lodestone.catalog.database.engine import make_engine
-from lodestone.catalog.records import EngineState, ImageRecord, ImageState, TagRecord
+from lodestone.catalog.records import CaptionRecord, EngineState, ImageRecord, ImageState, TagRecord
 from lodestone.catalog.use_records import FeedbackRecord, QueryRecord, TopicRecord, TrustEvent
 from lodestone.errors import InvalidRequestError, NotFoundError
 
@@ -148,6 +148,34 @@ def test_what_becomes_of_a_tagged_picture_reaches_the_outbox(catalog: Catalog) -
     deliver(catalog)
     catalog.update_images([replace(living, state=ImageState.FAILED)])
     assert waiting(catalog) == [tagged.image_id]
+
+
+def test_what_becomes_of_a_captioned_picture_reaches_the_outbox(catalog: Catalog) -> None:
+    captioned, plain = two_pictures(catalog)
+    embed_slice(catalog, [captioned, plain])
+    caption = CaptionRecord(captioned.image_id, "sidecar", "Ottilie at the lake")
+    assert waiting(catalog) == []
+
+    catalog.set_captions({captioned.image_id: [caption]})
+    assert waiting(catalog) == [captioned.image_id]
+    deliver(catalog)
+    catalog.update_images([replace(catalog.images([captioned.image_id])[captioned.image_id], uri="moved/a.jpg")])
+    assert waiting(catalog) == [captioned.image_id]
+    deliver(catalog)
+    assert catalog.reset_tag_outbox() == 1
+    deliver(catalog)
+    catalog.set_captions({captioned.image_id: []}, sources=["sidecar"])
+    assert waiting(catalog) == [captioned.image_id]
+    deliver(catalog)
+    assert catalog.reset_tag_outbox() == 0
+
+    catalog.set_captions({captioned.image_id: [caption]})
+    deliver(catalog)
+    catalog.mark_gone([captioned.image_id, plain.image_id])
+    assert waiting(catalog) == [captioned.image_id]
+    deliver(catalog)
+    catalog.remove_corpus(captioned.corpus_id)
+    assert waiting(catalog) == [captioned.image_id]
 
 
 def test_tags_die_with_their_picture_and_corpus_and_the_outbox_says_so(catalog: Catalog) -> None:

@@ -23,7 +23,10 @@ from lodestone.indexing.sync.collections import make_targets, sync
 from lodestone.indexing.sync.repair import make_missing_collections
 from lodestone.indexing.sync.verify import examine
 from lodestone.store.base import SparseQuery, VectorQuery
-from lodestone.tags.terms import picture_vector
+from lodestone.tags.delivery import COLLECTION
+from lodestone.tags.search import TagSearch
+from lodestone.tags.terms import PictureTag, picture_vector
+from lodestone_schemas.collections import CollectionSpec
 
 COUNT = 12
 Answers = dict[str, list[str]]
@@ -72,7 +75,7 @@ def _answers(runtime: Runtime) -> Answers:
         collection = runtime.store.aliases()[alias]
         found = runtime.store.search(collection, [VectorQuery(vectors[key], limit=3, exact=True) for key in sorted(vectors)])
         answers[alias] = [point for neighbours in found for point in neighbours.ids]
-    term = picture_vector([("a red dog", 1.0)])
+    term = picture_vector([PictureTag("a red dog")])
     assert term is not None
     (tagged,) = runtime.store.search_sparse(runtime.store.aliases()["tags"], [SparseQuery(term, limit=100)])
     return {**answers, "tags": list(tagged.ids)}
@@ -176,3 +179,23 @@ def test_a_service_starts_with_an_empty_collection_in_place_of_a_damaged_one(hom
         assert make_missing_collections(runtime) == []
         sync(runtime)
         assert _answers(runtime) == before
+
+
+def test_tags_of_a_former_version_are_delivered_anew_with_names_and_dropped_by_the_next_sync(home: Path) -> None:
+    photo = min((home / "photos").glob("*.jpg"))
+    photo.with_suffix(".txt").write_text("Ottilie at the lake", encoding="utf-8")
+    with open_runtime(home) as runtime:
+        runtime.store.drop_alias("tags")
+        runtime.store.drop(COLLECTION)
+        runtime.store.create(CollectionSpec("tags-1", sparse=True))
+        runtime.store.set_alias("tags", "tags-1")
+        index_paths(runtime, IndexRequest((home / "photos",)))
+
+        assert runtime.store.aliases()["tags"] == COLLECTION
+        matches = TagSearch(runtime.store).search("a day with ottilie", COLLECTION)
+        assert matches.named == {image_ids(runtime)[f"photos/{photo.name}"]}
+        assert len(TagSearch(runtime.store).search("a red dog", COLLECTION).whole) == COUNT
+
+        assert "tags-1" in runtime.store.collections()  # queries that are under way read it
+        sync(runtime)
+        assert "tags-1" not in runtime.store.collections()

@@ -108,7 +108,7 @@ async def test_a_run_after_a_few_changes_touches_these_alone(runtime: Runtime, t
     await engine.warm_up()
     found = {hit.uri: hit.image_id for hit in (await engine.answer(SearchRequest(query="dots", limit=200, guides=0))).hits}
     assert {f"pictures/{uri}": image_id for uri, image_id in found.items()} == after.ids
-    tagged = TagSearch(runtime.store).search("a moved treasure", runtime.store.aliases()["tags"])
+    tagged = TagSearch(runtime.store).search("a moved treasure", runtime.store.aliases()["tags"]).found
     assert list(tagged.ids) == [found[f"elsewhere/{moved[0]}"]]
     like = await engine.similar(found["added/0.jpg"], SearchOptions(limit=PICTURES))
     assert {hit.uri for hit in like.hits} == set(found) - {"added/0.jpg"}

@@ -48,7 +48,7 @@ class Home:
         if collection is None:
             return []
         only = None if corpus is None else Filter((MatchAny("corpus", (self.corpora[corpus].corpus_id,)),))
-        return list(TagSearch(self.store).search(text, collection, filter_=only).ids)
+        return list(TagSearch(self.store).search(text, collection, filter_=only).ranked().ids)
 
     def close(self) -> None:
         self.store.close()
@@ -68,7 +68,7 @@ def test_tagged_picture_is_found_by_its_words_and_scored_by_how_many_fit(home: H
     home.book.add([second], "a black cat in the sun")
     home.deliver()
 
-    found = TagSearch(home.store).search("black dogs in snow", COLLECTION)
+    found = TagSearch(home.store).search("black dogs in snow", COLLECTION).found
 
     assert found.ids == (first,)
     assert (found.guide, found.space, found.scale) == ("text", "tags", 1.0)
@@ -176,7 +176,7 @@ def test_moved_picture_is_found_in_its_new_folder(home: Home) -> None:
     home.deliver()
 
     inside = Filter((MatchAny("folders", ("winter",)),))
-    assert TagSearch(home.store).search("beach", COLLECTION, filter_=inside).ids == (image_id,)
+    assert TagSearch(home.store).search("beach", COLLECTION, filter_=inside).found.ids == (image_id,)
 
 
 @pytest.mark.parametrize("step", ["upsert_sparse", "delete", "set_alias", "tags_delivered", "create"])

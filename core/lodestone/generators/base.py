@@ -21,7 +21,7 @@ import numpy as np
 from blake3 import blake3
 from numpy.typing import NDArray
 
-from lodestone.retrieval.fusion import RankedList
+from lodestone.retrieval.tag_matches import TagMatches
 from lodestone.store.base import Filter
 
 
@@ -142,8 +142,8 @@ class Generator(ABC):
 class TagSource(Protocol):
     """Finds pictures whose tags are like the query's words; an engine and the text pass may use one."""
 
-    def search(self, text: str, collection: str, *, filter_: Filter | None, limit: int) -> RankedList:
-        """Return the list of guide `text` and space `tags`, best first; it is empty when no tag matches. Blocking.
+    def search(self, text: str, collection: str, *, filter_: Filter | None, limit: int) -> TagMatches:
+        """Return the pictures that match, best first; none when no tag does. Blocking.
 
         Args:
             text: The query's words.

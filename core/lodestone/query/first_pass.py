@@ -18,8 +18,9 @@ from lodestone.query.leaves import EncodedQuery
 from lodestone.query.running import RunningQuery, too_late
 from lodestone.query.stages import EqualWeights, SpaceWeigher
 from lodestone.query.weighting.trust import apply_trust, prior_trust
-from lodestone.retrieval.fusion import FusedList, RankedList
+from lodestone.retrieval.fusion import FusedList
 from lodestone.retrieval.searcher import Ranking, Searcher
+from lodestone.retrieval.tag_matches import TagMatches
 
 _EMPTY: Final = Ranking(FusedList((), np.empty(0)))
 
@@ -46,12 +47,12 @@ class FirstPass:
     Attributes:
         ranking: All candidates.
         weights: The weights that made it; they may depend on what was found.
-        tags: Pictures whose tags are like the words; None without any.
+        tags: Pictures to which the words, or some of them, were written; None without any.
     """
 
     ranking: Ranking
     weights: QueryWeights
-    tags: RankedList | None = None
+    tags: TagMatches | None = None
 
 
 class FirstPassStage:
@@ -94,7 +95,7 @@ class FirstPassStage:
             searches,
             query.rules(query.search_deadline),
             query.stopwatch,
-            extra=[tags] if tags else [],
+            extra=[tags.ranked()] if tags else [],
             reweigh=lambda best: self._weights(query, encoded, weights.trust, best),
         )
         if ranking is None:

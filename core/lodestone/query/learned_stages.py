@@ -26,8 +26,9 @@ from lodestone.query.running import RunningQuery
 from lodestone.query.stages import QueryMemory, TrustSource
 from lodestone.query_log.recorder import Recorder
 from lodestone.query_log.trace import Trace
-from lodestone.retrieval.fusion import TEXT_GUIDE, RankedList
+from lodestone.retrieval.fusion import TEXT_GUIDE
 from lodestone.retrieval.searcher import Ranking, Searcher
+from lodestone.retrieval.tag_matches import TagMatches
 from lodestone.store.base import VectorStore
 from lodestone_schemas.api import GateDecision, SearchRequest
 
@@ -105,8 +106,8 @@ class LearnedStages:
             return AssignedTrust(assigned.topic, assigned.weights)
         return AssignedTrust(resolved.topic)
 
-    async def tagged(self, query: RunningQuery) -> RankedList | None:
-        """Return the pictures whose tags are like the words; None without words or such pictures."""
+    async def tagged(self, query: RunningQuery) -> TagMatches | None:
+        """Return the pictures to which the words, or some of them, were written; None without words or such pictures."""
         resolved, source = query.resolved, self._learnt.tags
         if source is None or resolved.tags is None or not resolved.text:
             return None
@@ -114,8 +115,7 @@ class LearnedStages:
             searching = asyncio.to_thread(
                 source.search, resolved.text, resolved.tags, filter_=resolved.filter, limit=resolved.depth
             )
-            ranked = await within(searching, resolved.deadline)
-            return ranked if ranked.ids else None
+            return await within(searching, resolved.deadline) or None
         return None
 
     async def judged(
@@ -123,7 +123,7 @@ class LearnedStages:
         query: RunningQuery,
         text_vectors: Mapping[str, NDArray[np.float32]],
         ranking: Ranking,
-        tags: RankedList | None,
+        tags: TagMatches | None,
     ) -> GateDecision | None:
         """Return what the complexity gate decides from the text pass; None when it is off or the query gets no guides.
 
@@ -134,7 +134,7 @@ class LearnedStages:
             query: The query under way.
             text_vectors: Text encoder -> (d,) float32 vector of its words.
             ranking: The text pass.
-            tags: What the tags found, which is part of it.
+            tags: What the tags found.
         """
         resolved, model = query.resolved, self._learnt.gate
         if not resolved.gate or model is None or not resolved.guides or not ranking.lists:
@@ -150,7 +150,7 @@ class LearnedStages:
                 with query.notes.doing_without("captions as a sign for the gate", "captions are no sign for the gate"):
                     captions = await within(search, resolved.deadline)
             try:
-                methods = methods_of(ranking.lists, captions=captions, tags=tags)
+                methods = methods_of(ranking.lists, captions=captions, tags=None if tags is None else tags.degrees)
                 return model.decide(methods, threshold=resolved.gate_threshold)
             except Exception as error:  # noqa: BLE001  (nothing learnt is needed for an answer)
                 query.notes.failed(f"the gate is left out: {describe_failure(error)}")
@@ -161,7 +161,7 @@ class LearnedStages:
         query: RunningQuery,
         text_vectors: Mapping[str, NDArray[np.float32]],
         ranking: Ranking,
-        tags: RankedList | None,
+        tags: TagMatches | None,
     ) -> Presence | None:
         """Return how likely the collection holds what was asked in words; None without words or without a fitted model.
 
@@ -169,10 +169,10 @@ class LearnedStages:
             query: The query under way.
             text_vectors: Text encoder -> (d,) float32 vector of its words.
             ranking: The text pass.
-            tags: What the tags found, which is part of it.
+            tags: What the tags found.
         """
         presence = await self._presence_seen(query, text_vectors, ranking)
-        if presence is None or tags is None or tags.scores[0] < _ALL_WORDS:
+        if presence is None or tags is None or not any(score >= _ALL_WORDS for score in tags.degrees.scores[:1]):
             return presence
         return with_tags(presence)
 

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from lodestone.query.gate import Method
 from lodestone.retrieval.fusion import TEXT_GUIDE, RankedList
-from lodestone.spaces.names import CAPTIONS
+from lodestone.spaces.names import CAPTIONS, TAGS
 from lodestone.store.base import Filter, VectorQuery, VectorStore
 
 _LIMIT: Final = 50  # captions; a picture may have several
@@ -18,10 +18,10 @@ _LIMIT: Final = 50  # captions; a picture may have several
 
 def methods_of(lists: Sequence[RankedList], *, captions: Method | None = None, tags: RankedList | None = None) -> list[Method]:
     """Return the text pass's own lists, one a space, then captions and tags where there are any."""
-    found = [Method(one.space, one.ids, one.scores) for one in lists if one.guide == TEXT_GUIDE and one is not tags]
+    found = [Method(one.space, one.ids, one.scores) for one in lists if one.guide == TEXT_GUIDE and one.space != TAGS]
     if captions is not None:
         found.append(captions)
-    if tags is not None:
+    if tags is not None and tags.ids:
         found.append(Method(tags.space, tags.ids, tags.scores))
     return found
 

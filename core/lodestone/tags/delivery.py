@@ -1,14 +1,16 @@
-"""Delivery of tags from the catalog's outbox to the sparse collection behind the alias `tags`.
+"""Delivery of tags, and of names in captions, from the catalog's outbox to the sparse collection behind the alias `tags`.
 
 The catalog is the truth; the collection can be dropped at any time and is filled again from it. Image collections are never
-touched. A picture's point holds the words of all its tags, so writing it twice changes nothing: after a crash between any two
-steps, the next delivery repairs the collection. After writing, the tags are read once more, and those that changed meanwhile
-are written again, so that two processes that deliver at once cannot leave an older state behind.
+touched. A picture's point holds the words of all its tags and the names in all its captions, so writing it twice changes
+nothing: after a crash between any two steps, the next delivery repairs the collection. After writing, tags and captions are
+read once more, and those that changed meanwhile are written again, so that two processes that deliver at once cannot leave an
+older state behind.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from lodestone.catalog.records import ImageState
@@ -16,17 +18,18 @@ from lodestone.errors import CollectionDamagedError
 from lodestone.sources.uris import folders_of
 from lodestone.spaces.names import TAGS
 from lodestone.store.base import SparseBatch, SparseVector, VectorStore
-from lodestone.tags.terms import VERSION, picture_vector
+from lodestone.tags.service import FEEDBACK, USER
+from lodestone.tags.terms import VERSION, Given, PictureTag, picture_vector
 from lodestone_schemas.collections import PAYLOAD_FIELDS, CollectionSpec
 
 if TYPE_CHECKING:
     from lodestone.catalog.catalog import Catalog
-    from lodestone.catalog.records import ImageRecord, TagRecord
+    from lodestone.catalog.records import CaptionRecord, ImageRecord, TagRecord
 
 COLLECTION: Final = f"tags-{VERSION}"
 _BATCH: Final = 256  # pictures written at once
 _UNSHOWN: Final = frozenset({ImageState.GONE, ImageState.FAILED})  # other collections have no points of such pictures either
-_Tags = Mapping[str, "Sequence[TagRecord]"]
+_GIVEN: Final[Mapping[str, Given]] = {USER: "words", FEEDBACK: "query"}
 
 
 def deliver(catalog: Catalog, store: VectorStore) -> int:
@@ -43,8 +46,8 @@ def deliver(catalog: Catalog, store: VectorStore) -> int:
     if fresh:
         catalog.reset_tag_outbox()
     changes = catalog.tag_outbox(_BATCH)
-    if not changes and fresh and not _has_tags(catalog):
-        return 0  # there are no tags, so no collection is needed
+    if not changes and fresh:
+        return 0  # there are neither tags nor captions, so no collection is needed
     if fresh:
         store.create(CollectionSpec(COLLECTION, sparse=True, fields=PAYLOAD_FIELDS))
     done = 0
@@ -82,16 +85,38 @@ def payload_of(image: ImageRecord) -> dict[str, Any]:
     return payload if image.taken_at is None else {**payload, "taken_at": image.taken_at}
 
 
-def point_vector(tags: Sequence[TagRecord]) -> SparseVector | None:
-    """Return the sparse vector of a picture's tags, or None when there is nothing to find.
+def point_vector(tags: Sequence[TagRecord], captions: Sequence[CaptionRecord] = ()) -> SparseVector | None:
+    """Return the sparse vector of a picture's tags and of the names in its captions, or None when there is nothing to find.
 
     A tag without a score counts as certain.
     """
-    return picture_vector((tag.text, 1.0 if tag.score is None else min(1.0, tag.score)) for tag in tags if tag.score != 0)
+    return picture_vector(
+        (
+            PictureTag(tag.text, 1.0 if tag.score is None else min(1.0, tag.score), _GIVEN.get(tag.source, "nobody"))
+            for tag in tags
+            if tag.score != 0
+        ),
+        [caption.text for caption in captions],
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _Written:
+    """What was written to pictures, as the catalog had it at one time: image id -> tags, and captions."""
+
+    tags: Mapping[str, Sequence[TagRecord]]
+    captions: Mapping[str, Sequence[CaptionRecord]]
+
+    @classmethod
+    def read(cls, catalog: Catalog, image_ids: Sequence[str]) -> _Written:
+        return cls(catalog.tags(image_ids), catalog.captions(image_ids))
+
+    def of(self, image_id: str) -> tuple[Sequence[TagRecord], Sequence[CaptionRecord]]:
+        return self.tags.get(image_id, ()), self.captions.get(image_id, ())
 
 
 def _write(catalog: Catalog, store: VectorStore, image_ids: Sequence[str]) -> None:
-    written: _Tags = catalog.tags(image_ids)
+    written = _Written.read(catalog, image_ids)
     while image_ids:
         images = catalog.images(image_ids)
         points = {
@@ -99,7 +124,7 @@ def _write(catalog: Catalog, store: VectorStore, image_ids: Sequence[str]) -> No
             for image_id in image_ids
             if image_id in images
             and images[image_id].state not in _UNSHOWN
-            and (vector := point_vector(written.get(image_id, ()))) is not None
+            and (vector := point_vector(*written.of(image_id))) is not None
         }
         if points:
             payloads = [payload_of(images[image_id]) for image_id in points]
@@ -107,10 +132,6 @@ def _write(catalog: Catalog, store: VectorStore, image_ids: Sequence[str]) -> No
         gone = [image_id for image_id in image_ids if image_id not in points]
         if gone:
             store.delete(COLLECTION, gone)
-        current: _Tags = catalog.tags(image_ids)
-        image_ids = [image_id for image_id in image_ids if current.get(image_id) != written.get(image_id)]
+        current = _Written.read(catalog, image_ids)
+        image_ids = [image_id for image_id in image_ids if current.of(image_id) != written.of(image_id)]
         written = current
-
-
-def _has_tags(catalog: Catalog) -> bool:
-    return bool(catalog.list_tags(offset=0, limit=1))

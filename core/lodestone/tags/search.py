@@ -3,6 +3,9 @@
 A picture's score is the share of the query's words that its tags hold (tags/terms.py), to the third power: captions of any two
 pictures often share half their words, which should count little, and a full match is worth 1. Pictures that share less than
 `LEAST` are left out.
+
+What people wrote to a picture goes before what models see in it: pictures whose tags, given by people, or names in captions
+hold every content word of the query come first, and then those that hold every name in it.
 """
 
 from __future__ import annotations
@@ -12,9 +15,10 @@ from typing import Final
 import numpy as np
 
 from lodestone.retrieval.fusion import TEXT_GUIDE, RankedList
+from lodestone.retrieval.tag_matches import TagMatches
 from lodestone.spaces.names import TAGS
-from lodestone.store.base import Filter, SparseQuery, VectorStore
-from lodestone.tags.terms import query_vector
+from lodestone.store.base import Filter, Neighbours, SparseQuery, VectorStore
+from lodestone.tags.terms import LiteralQuery, literal_query, query_vector
 
 LEAST: Final = 0.4  # share of the query's words
 POWER: Final = 3.0
@@ -34,26 +38,51 @@ class TagSearch:
         self._store = store
         self._weight = weight
 
-    def search(self, text: str, collection: str, *, filter_: Filter | None = None, limit: int = 100) -> RankedList:
+    def search(self, text: str, collection: str, *, filter_: Filter | None = None, limit: int = 100) -> TagMatches:
         """Return the pictures whose tags hold the query's words, best first; equal scores are ordered by id.
 
         Args:
             text: The query's words.
             collection: The collection that the alias `tags` named at the start of the query.
             filter_: The query's own filter, so that tags of another corpus are never used.
-            limit: Highest number of pictures.
+            limit: Highest number of pictures of each kind.
 
         Returns:
-            A list with scale 1 and scores in (0, 1]; empty when nothing matches. A picture that is not in it scores 0.
+            Pictures by the share of words that their tags hold, of scale 1 and scores in (0, 1], and those that people's own
+            words put first. Both are empty when nothing matches. A picture that is not in the list scores 0.
 
         Raises:
             UnknownNameError: there is no such collection.
             StoreError: the store failed.
         """
-        vector = query_vector(text)
+        vector, literal = query_vector(text), literal_query(text)
         if vector is None:
-            return RankedList(TEXT_GUIDE, TAGS, self._weight, (), np.empty(0, np.float32))
-        (hits,) = self._store.search_sparse(collection, [SparseQuery(vector, limit=limit, filter=filter_)])
-        kept = int((hits.scores >= LEAST).sum())  # scores are descending
-        scores = np.minimum(hits.scores[:kept], 1.0).astype(np.float32) ** np.float32(POWER)
-        return RankedList(TEXT_GUIDE, TAGS, self._weight, hits.ids[:kept], scores)
+            return TagMatches(RankedList(TEXT_GUIDE, TAGS, self._weight, (), np.empty(0, np.float32)))
+        vectors = [vector] if literal is None else [vector, literal.vector]
+        queries = [SparseQuery(one, limit=limit, filter=filter_) for one in vectors]
+        found = self._store.search_sparse(collection, queries)
+        return matches_of(found[0], weight=self._weight, literal=literal, literally=found[-1])
+
+
+def matches_of(
+    shares: Neighbours, *, weight: float = WEIGHT, literal: LiteralQuery | None = None, literally: Neighbours | None = None
+) -> TagMatches:
+    """Return the pictures that match a query.
+
+    Args:
+        shares: Pictures by the share of the query's words, best first.
+        weight: Weight of the list.
+        literal: The query for words that people wrote; None without one.
+        literally: Pictures that it found.
+    """
+    kept = int((shares.scores >= LEAST).sum())  # scores are descending
+    scores = np.minimum(shares.scores[:kept], 1.0).astype(np.float32) ** np.float32(POWER)
+    found = RankedList(TEXT_GUIDE, TAGS, weight, shares.ids[:kept], scores)
+    if literal is None or literally is None:
+        return TagMatches(found)
+    held = {image_id: literal.held(score) for image_id, score in zip(literally.ids, literally.scores.tolist(), strict=True)}
+    return TagMatches(
+        found,
+        whole=frozenset(image_id for image_id, what in held.items() if what == "everything"),
+        named=frozenset(image_id for image_id, what in held.items() if what == "names"),
+    )

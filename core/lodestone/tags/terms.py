@@ -3,43 +3,38 @@
 Two texts are compared word by word: the inner product of a query's vector with a picture's is the (weighted) share of the
 query's words that the picture's tags hold, in [0, 1]. English endings are removed (Snowball), function words count little, and
 scripts without spaces are cut into pairs of characters.
+
+The vector of a picture also says, in dimensions of their own, which words people wrote to it: the words of the tags that they
+gave, and the names in its captions (names.py). `LiteralQuery` finds the pictures by whose words a query should be answered
+whatever the models see in them.
 """
 
 from __future__ import annotations
 
 import hashlib
-import re
-import unicodedata
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from functools import lru_cache
-from typing import Final
+from typing import Final, Literal
 
 import numpy as np
 
 from lodestone.store.base import SparseVector
+from lodestone.tags.names import names_in
+from lodestone.tags.words import FUNCTION_WORDS, folded, split_words
 
-VERSION: Final = 1  # version of everything here that vectors depend on; part of the collection's name
+VERSION: Final = 2  # version of everything here that vectors depend on; part of the collection's name
 FUNCTION_WORD: Final = 0.05  # weight of a function word; more than 0, so that the text "who is who" still has a vector
-_WORDS: Final = re.compile(r"[^\W_]+(?:['’][^\W_]+)*")
-# Han, kana, Thai, Lao, Myanmar and Khmer are written without spaces.
-_UNSPACED: Final = re.compile(
-    r"[\u2e80-\u2fdf\u3005-\u3007\u3040-\u30ff\u3400-\u9fff\uf900-\ufaff\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff]+"
-)
-_FUNCTION_WORDS: Final = """
-a about above across after against all along also am among an and another any are around as at away be because been before
-behind
-being below beneath beside between by can could did do does doing down during each either for from get gets getting had has have
-having he her hers him his how i if in inside into is it its itself just like me my near no nor not of off on one onto or other
-others our out outside over past per she so some such than that the their them then there these they this those through to
-toward towards under until up upon us very was we were what when where which while who whom whose why will with within without
-would you your
-"""
-_FUNCTION_WORD_SET: Final = frozenset(_FUNCTION_WORDS.split())
+# Prefixes of terms that say what people wrote; no word contains the character 0.
+_SAID: Final = "\0said:"  # words of their tags, and names in captions
+_WHOLE: Final = "\0whole:"  # the content words of one tag, together
+_MOST_LITERAL: Final = 200  # content words of a query; sums of its values stay below 2**24, where float32 is exact
 
 
 def terms(text: str) -> dict[str, float]:
     """Return word stem -> weight in (0, 1], in the order of the text; empty when the text has no words."""
-    return {_stem(word): FUNCTION_WORD if word in _FUNCTION_WORD_SET else 1.0 for word in _words(text)}
+    words = (folded(match.group()) for match in split_words(text))
+    return {_stem(word): FUNCTION_WORD if word in FUNCTION_WORDS else 1.0 for word in words}
 
 
 def query_vector(text: str) -> SparseVector | None:
@@ -49,20 +44,102 @@ def query_vector(text: str) -> SparseVector | None:
     return _vector({word: weight / total for word, weight in weights.items()}) if weights else None
 
 
-def picture_vector(tags: Iterable[tuple[str, float]]) -> SparseVector | None:
-    """Return the vector of a picture with these tags.
+Given = Literal["words", "query", "nobody"]
+"""Who gave a tag: people who describe the picture by words; people who called it right for this query; or nobody."""
 
-    Args:
-        tags: (text, confidence in (0, 1]) of each tag; a word of several tags gets the highest confidence.
+
+@dataclass(frozen=True, slots=True)
+class PictureTag:
+    """A tag as it enters the vector of its picture.
+
+    Attributes:
+        text: The tag.
+        confidence: How sure it is, in (0, 1].
+        given: Who gave it.
+    """
+
+    text: str
+    confidence: float = 1.0
+    given: Given = "nobody"
+
+
+def picture_vector(tags: Iterable[PictureTag], captions: Iterable[str] = ()) -> SparseVector | None:
+    """Return the vector of a picture with these tags and captions.
+
+    A word of several tags gets the highest confidence. Of captions, only the names are kept.
 
     Returns:
         Values in (0, 1]; None when there are no words.
     """
-    confidences: dict[str, float] = {}
-    for text, confidence in tags:
-        for word in terms(text):
-            confidences[word] = max(confidences.get(word, 0.0), confidence)
-    return _vector(confidences) if confidences else None
+    values: dict[str, float] = {}
+    for tag in tags:
+        weights = terms(tag.text)
+        for word in weights:
+            values[word] = max(values.get(word, 0.0), tag.confidence)
+        if tag.given == "words":
+            values |= {_SAID + word: 1.0 for word in weights}
+        if tag.given in ("words", "query") and weights:
+            values[_whole(weights)] = 1.0
+    for caption in captions:
+        values |= {_SAID + _stem(word): 1.0 for word in names_in(caption)}
+    return _vector(values) if values else None
+
+
+Held = Literal["nothing", "names", "everything"]
+"""What people's words say of a picture and a query: nothing; that it shows everything that the query names; or all of it."""
+
+
+@dataclass(frozen=True, slots=True)
+class LiteralQuery:
+    """Query for the pictures to which people wrote its words.
+
+    Attributes:
+        vector: Values are whole numbers, so that sums of them are exact.
+        others: Number of content words that are no names.
+        names: Number of names.
+    """
+
+    vector: SparseVector
+    others: int
+    names: int
+
+    def held(self, score: float) -> Held:
+        """Return what a picture of this inner product with `vector` holds of the query's words."""
+        total = round(score)
+        if total >= self._whole:
+            return "everything"
+        names, others = divmod(total, self.others + 1)
+        if names < self.names:
+            return "nothing"
+        return "everything" if others == self.others else "names" if self.names else "nothing"
+
+    @property
+    def _whole(self) -> int:
+        return (self.names + 1) * (self.others + 1)
+
+
+def literal_query(text: str) -> LiteralQuery | None:
+    """Return the query for pictures to which people wrote the words of a text; None when it has no words, or very many.
+
+    Function words are left out, unless there are no others.
+    """
+    weights = terms(text)
+    content = [word for word, weight in weights.items() if weight > FUNCTION_WORD] or list(weights)
+    if not 0 < len(content) <= _MOST_LITERAL:
+        return None
+    found = {_stem(word) for word in names_in(text, small=True)}
+    names = [word for word in content if word in found]
+    others = [word for word in content if word not in found]
+    values = {_SAID + word: 1.0 for word in others}
+    values |= {_SAID + word: len(others) + 1.0 for word in names}
+    values[_whole(weights)] = (len(names) + 1.0) * (len(others) + 1.0)
+    vector = _vector(values)
+    return LiteralQuery(vector, others=len(others), names=len(names)) if len(vector.indices) == len(values) else None
+
+
+def _whole(weights: Mapping[str, float]) -> str:
+    content = [word for word, weight in weights.items() if weight > FUNCTION_WORD] or list(weights)
+    return _WHOLE + " ".join(sorted(content))
 
 
 def _vector(values: Mapping[str, float]) -> SparseVector:
@@ -74,12 +151,6 @@ def _vector(values: Mapping[str, float]) -> SparseVector:
     return SparseVector(indices, np.array([hashed[int(code)] for code in indices], np.float32))
 
 
-def _words(text: str) -> Iterator[str]:
-    folded = unicodedata.normalize("NFKC", text).casefold()
-    for match in _WORDS.finditer(_UNSPACED.sub(_in_pairs, folded)):
-        yield match.group().replace("’", "'").removesuffix("'s")
-
-
 @lru_cache(maxsize=16_384)
 def _stem(word: str) -> str:
     import snowballstemmer
@@ -87,9 +158,3 @@ def _stem(word: str) -> str:
     # A stemmer for each new word, because it holds state and queries come from several threads.
     stem: str = snowballstemmer.stemmer("english").stemWord(word)
     return stem
-
-
-def _in_pairs(match: re.Match[str]) -> str:
-    run = match.group()
-    pairs = [run[start : start + 2] for start in range(len(run) - 1)] or [run]
-    return f" {' '.join(pairs)} "

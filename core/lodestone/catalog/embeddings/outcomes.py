@@ -21,7 +21,7 @@ from sqlalchemy import (
     delete,
     exists,
     false,
-    insert,
+    or_,
     select,
     update,
 )
@@ -30,11 +30,12 @@ from lodestone.catalog import tables
 from lodestone.catalog.database.engine import CatalogBase
 from lodestone.catalog.database.sql import chunks, update_rows, upsert
 from lodestone.catalog.embeddings.slice_parts import save_receipts
+from lodestone.catalog.pictures.captions import replace_captions
 from lodestone.catalog.pictures.deletions import lift, mark_deleted
 from lodestone.catalog.pictures.images import DEAD
 from lodestone.catalog.pictures.photo_facts import PHOTO_FACTS
 from lodestone.catalog.records import AttemptState, Failure, ImageState, Receipt
-from lodestone.catalog.use.tags import queue_tagged
+from lodestone.catalog.use.tags import queue_described
 from lodestone.errors import NotFoundError
 
 _IMAGES: Final = tables.images.c
@@ -121,7 +122,7 @@ class _Member(NamedTuple):
     has_captions: bool
     has_failures: bool
     has_tombstone: bool
-    has_tags: bool
+    is_described: bool
 
     def is_shown_otherwise(self, picture: PictureOutcome) -> bool:
         return self.state in DEAD or self.taken_at != picture.taken_at
@@ -162,7 +163,12 @@ def _record_pictures(connection: Connection, outcome: SliceOutcome, sources: Seq
     fine = [(member, picture) for member, picture in known if picture.error_code is None]
     failed = [(member, picture) for member, picture in known if picture.error_code is not None]
     _set_facts(connection, fine)
-    _set_captions(connection, fine, sources)
+    replace_captions(
+        connection,
+        {member.image_id: picture.captions for member, picture in fine},
+        sources=sources,
+        described=[member.image_id for member, _ in fine if member.has_captions],
+    )
     for member, _ in fine:
         if member.has_failures:
             table = tables.failures
@@ -172,7 +178,7 @@ def _record_pictures(connection: Connection, outcome: SliceOutcome, sources: Seq
     shown_otherwise = [member for member, picture in fine if member.is_shown_otherwise(picture)]
     hidden = [member for member, _ in failed if member.state not in DEAD]
     mark_deleted(connection, [member.image_id for member in hidden])
-    queue_tagged(connection, [member.image_id for member in (*hidden, *shown_otherwise) if member.has_tags])
+    queue_described(connection, [member.image_id for member in (*hidden, *shown_otherwise) if member.is_described])
     if any(member.state != ImageState.PENDING for member in shown_otherwise):  # the stores hold it as it was before
         connection.execute(delete(tables.loads).where(tables.loads.c.slice_id == outcome.slice_id))
     return RecordedSlice(active=len(fine), failed=len(failed))
@@ -190,21 +196,6 @@ def _set_facts(connection: Connection, fine: Iterable[tuple[_Member, PictureOutc
             plain.append(picture[:_PLAIN_END] + active)
     update_rows(connection, _IMAGES.image_id, _WHOLE, whole)
     update_rows(connection, _IMAGES.image_id, _SHORT, plain)
-
-
-def _set_captions(connection: Connection, fine: Iterable[tuple[_Member, PictureOutcome]], sources: Sequence[str]) -> None:
-    table = tables.captions
-    captions: list[dict[str, Any]] = []
-    outdated: list[str] = []
-    for member, picture in fine:
-        if member.has_captions:
-            outdated.append(member.image_id)
-        for position, (source, text) in enumerate(dict.fromkeys(picture.captions)):
-            captions.append({"image_id": member.image_id, "source": source, "position": position, "text": text})
-    for chunk in chunks(outdated):
-        connection.execute(delete(table).where(table.c.image_id.in_(chunk), table.c.source.in_(sources)))
-    if captions:
-        connection.execute(insert(table), captions)
 
 
 def _set_failed(connection: Connection, failed: Sequence[tuple[_Member, PictureOutcome]], run_id: str) -> None:
@@ -258,7 +249,10 @@ _MEMBERS: Final = select(
     _has(tables.captions, _CAPTIONS.image_id == _IMAGES.image_id, _CAPTIONS.source.in_(_SOURCES)),
     _has(tables.failures, _FAILURES.root_id == _IMAGES.root_id, _FAILURES.uri == _IMAGES.uri),
     _has(tables.tombstones, _TOMBSTONES.image_id == _IMAGES.image_id),
-    _has(tables.tags, _TAGS.image_id == _IMAGES.image_id),
+    or_(
+        _has(tables.tags, _TAGS.image_id == _IMAGES.image_id),
+        _has(tables.captions, _CAPTIONS.image_id == _IMAGES.image_id),
+    ),
 ).where(_IMAGES.slice_id == bindparam("of_slice"), _IMAGES.state.in_(_STATES))
 _ATTEMPTS = tables.slice_attempts.c
 _END_ATTEMPT: Final = update(tables.slice_attempts).where(

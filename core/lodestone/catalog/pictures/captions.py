@@ -12,6 +12,7 @@ from lodestone.catalog import tables
 from lodestone.catalog.database.engine import CatalogBase
 from lodestone.catalog.database.sql import PAGE, chunks
 from lodestone.catalog.records import CaptionRecord, ImageState
+from lodestone.catalog.use.tags import queue
 
 _CAPTIONS = tables.captions.c
 # One statement, so that it is compiled once: queries read the captions of hundreds of pictures.
@@ -35,25 +36,12 @@ class CaptionRows(CatalogBase):
         Raises:
             CatalogError: A picture is unknown.
         """
-        table = tables.captions
         if sources is None:
             sources = {record.source for records in captions.values() for record in records}
-        rows: list[dict[str, Any]] = []
-        for image_id, records in captions.items():
-            unique = dict.fromkeys((record.source, record.text) for record in records)
-            rows += [
-                {"image_id": image_id, "source": source, "position": position, "text": text}
-                for position, (source, text) in enumerate(unique)
-            ]
-
-        def change(connection: Connection) -> None:
-            for chunk in chunks(captions):
-                connection.execute(delete(table).where(table.c.image_id.in_(chunk), table.c.source.in_(sources)))
-            if rows:
-                connection.execute(insert(table), rows)
-
+        texts = {image_id: [(record.source, record.text) for record in records] for image_id, records in captions.items()}
         if captions and sources:
-            self._write(change)
+            wanted = list(sources)
+            self._write(lambda connection: replace_captions(connection, texts, sources=wanted, described=list(texts)))
 
     def captions(self, image_ids: Iterable[str]) -> dict[str, list[CaptionRecord]]:
         """Return captions by image id, by source and then in the order given; pictures without captions are left out."""
@@ -86,3 +74,45 @@ class CaptionRows(CatalogBase):
             if len(page) < PAGE:
                 return
             last = page[-1]
+
+
+def replace_captions(
+    connection: Connection,
+    captions: Mapping[str, Iterable[tuple[str, str]]],
+    *,
+    sources: Sequence[str],
+    described: Sequence[str],
+) -> None:
+    """Replace the captions of pictures that come from some sources; captions that stay as they are are not written.
+
+    Pictures whose captions change are put into the outbox of tags.
+
+    Args:
+        connection: The transaction.
+        captions: Image id -> (source, text) of each caption; repetitions are dropped.
+        sources: Sources whose captions are replaced.
+        described: The pictures among them that may have captions from these sources.
+    """
+    table = tables.captions
+    wanted = {
+        image_id: [(source, position, text) for position, (source, text) in enumerate(dict.fromkeys(texts))]
+        for image_id, texts in captions.items()
+    }
+    former: dict[str, list[tuple[str, int, str]]] = {}
+    for chunk in chunks(described):
+        of_sources = (table.c.image_id.in_(chunk), table.c.source.in_(sources))
+        query = select(table.c.image_id, table.c.source, table.c.position, table.c.text).where(*of_sources)
+        for image_id, source, position, text in connection.execute(query):
+            former.setdefault(image_id, []).append((source, position, text))
+    changed = [image_id for image_id, rows in wanted.items() if sorted(rows) != sorted(former.get(image_id, []))]
+    for chunk in chunks(image_id for image_id in changed if image_id in former):
+        connection.execute(delete(table).where(table.c.image_id.in_(chunk), table.c.source.in_(sources)))
+    rows = [
+        {"image_id": image_id, "source": source, "position": position, "text": text}
+        for image_id in changed
+        for source, position, text in wanted[image_id]
+    ]
+    if rows:
+        connection.execute(insert(table), rows)
+    if changed:
+        queue(connection, changed)

@@ -15,7 +15,7 @@ from lodestone.catalog.database.engine import CatalogBase
 from lodestone.catalog.database.sql import chunks, insert_ignoring
 from lodestone.catalog.pictures.deletions import mark_deleted
 from lodestone.catalog.records import Corpus, Root
-from lodestone.catalog.use.tags import queue_selected, queue_tagged
+from lodestone.catalog.use.tags import queue_described, queue_described_among
 from lodestone.errors import InvalidRequestError, NotFoundError, UnknownNameError
 
 _NAME_CHARS = 200
@@ -88,7 +88,7 @@ class CorpusRows(CatalogBase):
         )
 
         def remove_batch(connection: Connection) -> int:
-            queue_selected(connection, select(tables.tags.c.image_id).where(tables.tags.c.image_id.in_(batch)))
+            queue_described_among(connection, batch)
             return connection.execute(delete(images).where(images.c.image_id.in_(batch))).rowcount
 
         while self._write(remove_batch):
@@ -210,7 +210,7 @@ class CorpusRows(CatalogBase):
         def remove_batch(connection: Connection) -> int:
             ids = list(connection.execute(batch).scalars())
             mark_deleted(connection, ids)
-            queue_tagged(connection, ids)
+            queue_described(connection, ids)
             for chunk in chunks(ids):
                 connection.execute(delete(images).where(images.c.image_id.in_(chunk)))
             return len(ids)

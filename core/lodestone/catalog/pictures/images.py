@@ -22,7 +22,7 @@ from lodestone.catalog.database.sql import chunks, insert_rows
 from lodestone.catalog.identity import mint_image_id
 from lodestone.catalog.pictures.deletions import lift, mark_deleted
 from lodestone.catalog.records import ImageRecord, ImageState, WaitingPicture
-from lodestone.catalog.use.tags import queue_tagged
+from lodestone.catalog.use.tags import queue_described
 from lodestone.errors import NotFoundError
 
 DEAD = (ImageState.GONE, ImageState.FAILED)  # states in which a picture must not be found
@@ -290,7 +290,7 @@ class ImageRows(CatalogBase):
                 stale.add(record.slice_id)
         mark_deleted(connection, hidden)
         lift(connection, restored)
-        queue_tagged(connection, [*hidden, *changed])
+        queue_described(connection, [*hidden, *changed])
         for chunk in chunks(stale):
             connection.execute(delete(tables.loads).where(tables.loads.c.slice_id.in_(chunk)))
 
@@ -351,7 +351,7 @@ def _mark_gone(connection: Connection, image_ids: Sequence[str]) -> None:
         gone = [i for i, former in _states(connection, chunk).items() if former.state is not ImageState.GONE]
         connection.execute(update(tables.images).where(tables.images.c.image_id.in_(gone)).values(state=ImageState.GONE.value))
         mark_deleted(connection, gone)
-        queue_tagged(connection, gone)
+        queue_described(connection, gone)
 
 
 def _free_uris(connection: Connection, moved: Sequence[ImageRecord]) -> None:
@@ -366,5 +366,5 @@ def _free_uris(connection: Connection, moved: Sequence[ImageRecord]) -> None:
     for root_id, uris in by_root.items():
         for chunk in chunks(uris):
             in_the_way = (images.c.root_id == root_id, images.c.uri.in_(chunk), images.c.state == ImageState.GONE)
-            queue_tagged(connection, connection.execute(select(images.c.image_id).where(*in_the_way)).scalars())
+            queue_described(connection, connection.execute(select(images.c.image_id).where(*in_the_way)).scalars())
             connection.execute(delete(images).where(*in_the_way))

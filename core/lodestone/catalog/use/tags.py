@@ -1,9 +1,9 @@
-"""Tags of pictures, and the outbox of pictures whose tags the tag collection lacks.
+"""Tags of pictures, and the outbox of pictures whose tags or captions the tag collection lacks.
 
 The catalog is the truth; the sparse `tags` collection is built from it. Every change that affects what that collection holds of
-a picture (a tag, the picture's path, its removal) puts the picture into the outbox, in the same transaction. A process that
-delivers reads the outbox first, then the tags, writes the collection, and reports with `tags_delivered` exactly what it read: a
-picture that changed meanwhile stays in the outbox.
+a picture (a tag, a caption, the picture's path, its removal) puts the picture into the outbox, in the same transaction. A
+process that delivers reads the outbox first, then tags and captions, writes the collection, and reports with `tags_delivered`
+exactly what it read: a picture that changed meanwhile stays in the outbox.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from dataclasses import asdict, replace
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import ColumnElement, Connection, Select, and_, bindparam, delete, func, or_, select
+from sqlalchemy import ColumnElement, CompoundSelect, Connection, Select, and_, bindparam, delete, func, or_, select, union
 
 from lodestone.catalog import tables
 from lodestone.catalog.database.engine import CatalogBase
@@ -131,7 +131,7 @@ class TagRows(CatalogBase):
             return [TagRecord(*row) for row in connection.execute(query)]
 
     def tag_outbox(self, limit: int = 1_000) -> list[TagChange]:
-        """Return pictures whose tags the collection lacks, longest waiting first. Read it before the tags."""
+        """Return pictures whose tags or captions the collection lacks, longest waiting first. Read it before them."""
         outbox = tables.tag_outbox
         query = select(outbox.c.seq, outbox.c.image_id).order_by(outbox.c.seq, outbox.c.image_id).limit(limit)
         with self._reading() as connection:
@@ -149,12 +149,13 @@ class TagRows(CatalogBase):
             self._write(lambda connection: connection.execute(_DELIVERED, rows))
 
     def reset_tag_outbox(self) -> int:
-        """Put every tagged picture into the outbox, to rebuild the collection, and return how many there are."""
+        """Put every picture with a tag or caption into the outbox, to rebuild the collection, and return how many there are."""
 
         def change(connection: Connection) -> int:
-            tagged = list(connection.execute(select(tables.tags.c.image_id).distinct()).scalars())
-            queue(connection, tagged)
-            return len(tagged)
+            described = list(connection.execute(_described()).scalars())
+            for chunk in chunks(described):
+                queue(connection, chunk)
+            return len(described)
 
         return self._write(change)
 
@@ -171,15 +172,26 @@ def queue(connection: Connection, image_ids: Iterable[str]) -> None:
     upsert(connection, tables.tag_outbox, rows)
 
 
-def queue_tagged(connection: Connection, image_ids: Iterable[str]) -> None:
-    """Put those of the pictures that have tags into the outbox, because their points must change or be deleted."""
+def queue_described(connection: Connection, image_ids: Iterable[str]) -> None:
+    """Put those of the pictures that have tags or captions into the outbox, as their points must change or be deleted."""
     for chunk in chunks(image_ids):
-        queue_selected(connection, select(tables.tags.c.image_id).where(tables.tags.c.image_id.in_(chunk)))
+        queue_selected(connection, _described(chunk))
 
 
-def queue_selected(connection: Connection, image_ids: Select[Any]) -> None:
-    """Put the pictures that a query over `tags` selects into the outbox."""
-    queue(connection, connection.execute(image_ids.distinct()).scalars())
+def queue_described_among(connection: Connection, image_ids: Select[Any]) -> None:
+    """Put those of the pictures that a query selects into the outbox that have tags or captions."""
+    queue_selected(connection, _described(image_ids))
+
+
+def queue_selected(connection: Connection, image_ids: Select[Any] | CompoundSelect[Any]) -> None:
+    """Put the pictures that a query selects into the outbox."""
+    queue(connection, connection.execute(image_ids).scalars())
+
+
+def _described(among: Sequence[str] | Select[Any] | None = None) -> CompoundSelect[Any]:
+    """Return the query for the ids of the pictures with tags or captions: of all, or of some."""
+    columns = (tables.tags.c.image_id, tables.captions.c.image_id)
+    return union(*(select(column) if among is None else select(column).where(column.in_(among)) for column in columns))
 
 
 def _corpora(connection: Connection, image_ids: Iterable[str]) -> dict[str, str]:

@@ -28,6 +28,7 @@ from lodestone.spaces.names import CAPTIONS, TAGS
 from lodestone.store.base import Neighbours, VectorQuery, VectorStore
 
 LEAST_SIMILARITY: Final = 0.6  # benchmarks/learning/exemplars.py
+LEAST_TAG: Final = 0.6**3  # score of tags that hold three of five words: fewer may leave out what the query is about
 TAG_WEIGHT: Final = 0.5  # weight of a tag that matches the whole query: as that of a caption with similarity .8
 _CAPTIONS_A_PICTURE: Final = 5  # captions fetched per picture at first
 _MOST_REMEMBERED: Final = 100_000  # captions
@@ -162,12 +163,12 @@ class Exemplar(Generator):
         collection = request.collections.get(TAGS)
         if collection is None or self._tags is None:
             return []
-        hits = self._tags.search(request.query, collection, filter_=request.filter, limit=wanted)
+        hits = self._tags.search(request.query, collection, filter_=request.filter, limit=wanted).degrees
         return [
             _Match(image_id, TAG_WEIGHT * min(score, 1.0), tag_score=score)
             for image_id, score in zip(hits.ids, hits.scores.tolist(), strict=True)
-            if score > 0
-        ]
+            if score >= LEAST_TAG
+        ][:wanted]
 
     def _vectors(self, image_ids: list[str], collections: Mapping[str, str]) -> dict[str, dict[str, NDArray[np.float32]]]:
         """Return picture -> collection -> the picture's vector there."""

@@ -27,8 +27,8 @@ from lodestone.indexing.sync.loading import IN_FLIGHT, load
 from lodestone.indexing.sync.targets import CaptionTarget, SpaceTarget, Target
 from lodestone.indexing.sync.verify import delete_orphan_points, verify
 from lodestone.indexing.tasks import SliceParts
-from lodestone.spaces.names import BRIDGE
-from lodestone.tags.delivery import deliver, mend
+from lodestone.spaces.names import BRIDGE, TAGS
+from lodestone.tags.delivery import COLLECTION, deliver, mend
 
 if TYPE_CHECKING:
     from lodestone.backbones.base import Backbone
@@ -336,8 +336,8 @@ def _drop_dangling(store: VectorStore) -> None:
 
 
 def _drop_retired(resources: SyncResources, targets: Iterable[Target], *, keep: set[str]) -> list[str]:
-    """Drop other versions of the targets' collections, except those that had an alias when the sync began."""
-    current = {target.alias: target.collection for target in targets if target.promoted}
+    """Drop other versions of the collections of targets and tags, except those that had an alias when the sync began."""
+    current = {target.alias: target.collection for target in targets if target.promoted} | {TAGS: COLLECTION}
     dropped: list[str] = []
     for name in resources.store.collections():
         alias = name.rpartition("-")[0]

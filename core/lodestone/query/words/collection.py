@@ -14,7 +14,7 @@ from typing import Final, Protocol
 
 from lodestone.access.visibility import Visibility
 from lodestone.catalog.records import TagRecord
-from lodestone.query.words.english import words_of
+from lodestone.text_encoders.english import words_of
 
 MOST_PICTURES: Final = 20_000  # captioned pictures that are read
 MOST_TAGS: Final = 20_000

@@ -16,7 +16,7 @@ from functools import lru_cache
 from importlib.resources import files
 from typing import Final
 
-from lodestone.query.words.english import WORD, bare, english_counts
+from lodestone.text_encoders.english import WORD, bare, english_counts
 
 ENGLISH: Final = "en"
 _HEADING: Final = re.compile(r"\[(\w+) (\w+)\]")

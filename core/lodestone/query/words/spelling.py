@@ -15,7 +15,7 @@ from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from typing import Final
 
-from lodestone.query.words.english import WORD, bare
+from lodestone.text_encoders.english import WORD, bare
 
 _LETTERS: Final = "abcdefghijklmnopqrstuvwxyz"
 _ROWS: Final = ("qwertyuiop", "asdfghjkl", "zxcvbnm")

@@ -22,5 +22,7 @@ def test_ids_are_made_canonical_and_nothing_else_passes() -> None:
     known = str(uuid.UUID(int=12))
     assert check_ids([known, known.upper(), known.replace("-", ""), f"{{{known}}}"]) == [known] * 4
     for wrong in ("", "x", known + "\n", known[:-1] + "g", 5):
-        with pytest.raises(InvalidRequestError, match="not a UUID"):
+        with pytest.raises(InvalidRequestError, match=r"is not a UUID such as [0-9a-f]{8}-") as refused:
             check_ids([wrong])  # type: ignore[list-item]
+        assert "image id" in refused.value.message
+        assert "lodestone search -o json" in refused.value.hint

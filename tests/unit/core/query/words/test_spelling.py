@@ -6,7 +6,7 @@ import string
 
 import pytest
 
-from lodestone.query.words.english import english_counts, picture_words, words_of
+from lodestone.text_encoders.english import english_counts, picture_words, words_of
 from lodestone.query.words.spelling import Lexicon, correct
 from lodestone.text_encoders.labels import imagenet_labels
 

@@ -1,0 +1,50 @@
+"""Pictures that match a query by the words that people or searches wrote to them, and what they count in the ranking."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Final
+
+import numpy as np
+
+from lodestone.retrieval.fusion import RankedList
+
+WHOLE: Final = 30.0  # score of a picture with every word, in units of spread: more than spaces, guides and captions differ by
+NAMED: Final = 15.0  # what every name adds to a picture's score, in the same units
+
+
+@dataclass(frozen=True, slots=True)
+class TagMatches:
+    """Pictures that match a query by the words that people or searches wrote to them.
+
+    Attributes:
+        found: List of guide `text` and space `tags`, by the share of the query's words that the tags hold; scores in (0, 1].
+        whole: Pictures to which people wrote every content word of the query.
+        named: Pictures to which people wrote every name in the query, but not every content word.
+    """
+
+    found: RankedList
+    whole: frozenset[str] = frozenset()
+    named: frozenset[str] = frozenset()
+
+    def __bool__(self) -> bool:
+        return bool(self.found.ids or self.whole or self.named)
+
+    @property
+    def degrees(self) -> RankedList:
+        """How far the pictures match, in (0, 1]: 1 for those that people described by every word of the query."""
+        scores = dict(zip(self.found.ids, self.found.scores.tolist(), strict=True)) | dict.fromkeys(self.whole, 1.0)
+        return _ranked(self.found, scores)
+
+    def ranked(self) -> RankedList:
+        """Return the list that takes part in the ranking: what people wrote goes before what models see."""
+        scores = dict(zip(self.found.ids, self.found.scores.tolist(), strict=True))
+        scores |= {image_id: NAMED + scores.get(image_id, 0.0) for image_id in self.named}
+        scores |= dict.fromkeys(self.whole, WHOLE)
+        return _ranked(self.found, scores)
+
+
+def _ranked(found: RankedList, scores: Mapping[str, float]) -> RankedList:
+    ids = sorted(scores, key=lambda image_id: (-scores[image_id], image_id))
+    return replace(found, ids=tuple(ids), scores=np.array([scores[image_id] for image_id in ids], np.float32))
