@@ -1,4 +1,4 @@
-"""Terminal rendering of an answer: files with scores and captions, how they were found, and what to type next."""
+"""Terminal rendering of an answer: what was searched, files with scores and captions, and what to type next."""
 
 from __future__ import annotations
 
@@ -7,9 +7,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from lodestone_cli.command_context import printable
-from lodestone_cli.explanation import described, verdict_of
+from lodestone_cli.explanation import composition_of, described, verdict_of
 from lodestone_cli.file_names import shown_name
 from lodestone_cli.naming import counted, short
+from lodestone_cli.stopwatch import waited_seconds
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -28,8 +29,9 @@ def print_answer(
     corpora: bool = False,
     asked: str = "",
     grid: PictureGrid | None = None,
+    explained: bool = False,
 ) -> None:
-    """Print one page of hits with their scores, warnings and timings.
+    """Print one page of hits with their scores, warnings and the time that the user waited for them.
 
     Each picture has a line of its own with its whole path, which a terminal can open, and a line below it with its score and
     its caption. Contributions of lists, where a hit has any, take the place of captions. A grid of pictures takes the place of
@@ -42,8 +44,9 @@ def print_answer(
         corpora: Whether the corpus of each picture is shown, because more than one was searched.
         asked: Words as they were asked; empty for a search by picture.
         grid: Draws the pictures; None for a terminal that shows none, and for pipes.
+        explained: Whether the technical lines are printed too: rules, weights, parts, guides and the time of the search alone.
     """
-    _print_notes(console, response, asked)
+    _print_notes(console, response, paths, asked)
     if not response.hits:
         console.print("no pictures found")
         return
@@ -56,21 +59,19 @@ def print_answer(
     listed = grid is None or any(hit.contributions for hit in response.hits)
     for hit in response.hits if listed else ():
         _print_hit(console, hit, paths.get(hit.image_id), corpus=hit.corpus if corpora else None, width=width)
-    total = response.timings_ms.get("total")
-    weights = ", ".join(f"{space} {weight:.2f}" for space, weight in response.space_weights.items())
-    timing = f" in {total:.0f} ms" if total is not None else ""
-    how = "composed" if response.parts else response.fusion  # a rule of the settings joins parts, which no request names
-    line = f"{counted(len(response.hits), 'picture')}{timing}; {how}; spaces: {weights}"
-    console.print(line, style="dim", markup=False)
-    for line in [*(f"part {described(part, paths)}" for part in response.parts), *_about_guides(response)]:
+    for line in _technical(response, paths) if explained else ():
         console.print(printable(line), style="dim", markup=False)
     if response.dropped:
         console.print(printable(f"left out: {', '.join(response.dropped)}"), style="yellow", markup=False)
+    seconds = waited_seconds()
+    summary = counted(len(response.hits), "picture")
+    summary += "" if seconds is None else f" in {seconds:.1f} s"
+    summary += f", cost {response.cost:g}" if response.cost else ""
+    summary += "" if listed else "; paths and captions: --pictures none"
+    console.print(summary, style="dim", markup=False)
     name = short(response.query_id)
-    judge = "" if response.stage == "picture" else f"; right? lodestone feedback {name} -r 1"
+    judge = "" if response.stage == "picture" else f"; right? lodestone feedback {name} -r {response.hits[0].rank}"
     console.print(f"why: lodestone explain {name}{judge}", style="dim", markup=False)
-    if not listed:
-        console.print("paths and captions: --pictures none", style="dim", markup=False)
 
 
 def _print_hit(console: Console, hit: Hit, path: str | None, *, corpus: str | None, width: int) -> None:
@@ -108,18 +109,25 @@ def nothing_line(confidence: float | None) -> str:
     return f"Probably nothing here: no picture seems to show this{how_sure}. These are the nearest ones."
 
 
-def _print_notes(console: Console, response: SearchResponse, asked: str) -> None:
+def _print_notes(console: Console, response: SearchResponse, paths: Mapping[str, str], asked: str) -> None:
     from rich.markup import escape
 
+    searched = composition_of(response.parts, paths) or response.corrected_query
+    if searched is not None:
+        console.print(f"showing results for [bold]{escape(printable(searched))}[/]")
     if response.corrected_query is not None:
-        console.print(f"showing results for [bold]{escape(printable(response.corrected_query))}[/]")
         console.print(printable(f"search instead for {asked}: --no-spelling"), style="dim", markup=False)
     for warning in response.warnings:
         console.print(f"[yellow]note:[/] {escape(printable(warning))}")
 
 
-def _about_guides(response: SearchResponse) -> list[str]:
-    lines = []
+def _technical(response: SearchResponse, paths: Mapping[str, str]) -> list[str]:
+    """Return the lines on how the answer was made: time of the search alone, rule, weights, parts, gate, guides and trust."""
+    total = response.timings_ms.get("total")
+    weights = ", ".join(f"{space} {weight:.2f}" for space, weight in response.space_weights.items())
+    timing = "" if total is None else f"the search alone took {total:.0f} ms; "
+    how = "composed" if response.parts else response.fusion  # a rule of the settings joins parts, which no request names
+    lines = [f"{timing}{how}; spaces: {weights}", *(f"part {described(part, paths)}" for part in response.parts)]
     if response.gate is not None:
         lines.append(f"gate: {verdict_of(response.gate)}")
     if response.guides:
@@ -129,10 +137,8 @@ def _about_guides(response: SearchResponse) -> list[str]:
         statuses = ", ".join(f"{count} {status}" for status, count in counts.items() if count)
         cached = sum(guide.cached is not None for guide in response.guides)
         from_cache = f", {cached} from the cache" if cached else ""
-        cost = f", cost {response.cost:g}" if response.cost else ""
-        lines.append(
-            f"guides by {', '.join(sorted({guide.engine for guide in response.guides}))}: {statuses}{from_cache}{cost}"
-        )
+        engines = ", ".join(sorted({guide.engine for guide in response.guides}))
+        lines.append(f"guides by {engines}: {statuses}{from_cache}")
     if response.topic is not None:
         trust = ", ".join(f"{space} {weight:.3f}" for space, weight in response.trust.items())
         lines.append(f"trust of topic {response.topic}: {trust or 'neutral'}")

@@ -33,6 +33,7 @@ def emit_answer(
     corpora: Sequence[str],
     asked: str = "",
     page: str | None = None,
+    explained: bool = False,
 ) -> None:
     """Print an answer, and do with its pictures what the user asked for.
 
@@ -43,6 +44,7 @@ def emit_answer(
         corpora: Names of the corpora that were searched; empty for all.
         asked: Words as they were asked.
         page: The query as the search page's address has it; None for one that has no address.
+        explained: Whether people get the technical lines too, about rules, weights, guides and times.
     """
     response = files.kept(response)
     named = (part.image_id for part in response.parts if part.image_id is not None)
@@ -58,7 +60,7 @@ def emit_answer(
         def human(console: Console) -> None:
             found = len({hit.corpus for hit in response.hits})
             several = len(corpora) != 1 and (found > 1 or (found == 1 and context.locator.several_corpora()))
-            print_answer(console, response, paths, corpora=several, asked=asked, grid=grid)
+            print_answer(console, response, paths, corpora=several, asked=asked, grid=grid, explained=explained)
 
         context.emit(value, human)
     url = context.service_url if files.opened and page is not None else None

@@ -9,11 +9,12 @@ import sys
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 from lodestone.errors import InvalidRequestError, NotFoundError
-from lodestone_cli.file_names import inert_json, is_hidden
+from lodestone_cli.file_names import inert_json, printable
 from lodestone_cli.options import SERVICE_URL, Output
+from lodestone_cli.terminal.console import message_console, output_console
 
 if TYPE_CHECKING:
     from pydantic import BaseModel
@@ -32,6 +33,8 @@ if TYPE_CHECKING:
     M = TypeVar("M", bound=BaseModel)
 else:
     M = TypeVar("M")
+
+__all__ = ["CommandContext", "printable"]
 
 
 class CommandContext:
@@ -246,18 +249,12 @@ class CommandContext:
     @property
     def console(self) -> Console:
         """Return the console on standard output, for results that people read."""
-        from rich.console import Console
-
-        plain = bool(os.environ.get("NO_COLOR"))  # Rich would leave bold, dim and links
-        system: Literal["auto"] | None = None if plain else "auto"
-        return Console(highlight=False, soft_wrap=True, emoji=False, color_system=system)  # a file may be called ":cat:.jpg"
+        return output_console()
 
     @property
     def messages(self) -> Console:
         """Return the console on standard error, for progress and remarks."""
-        from rich.console import Console
-
-        return Console(stderr=True, highlight=False, soft_wrap=True, emoji=False)
+        return message_console()
 
     def emit(self, value: Any, human: Callable[[Console], None]) -> None:  # noqa: ANN401
         """Write a result: `value` (JSON-serialisable) for machines, or what `human` prints for people."""
@@ -271,9 +268,3 @@ class CommandContext:
             sys.stdout.write(yaml.safe_dump(plain, allow_unicode=not escaped, sort_keys=False))
         else:
             human(self.console)
-
-
-def printable(text: str) -> str:
-    """Replace control characters (a file name may hold escape sequences) and what cannot be encoded as UTF-8."""
-    safe = text.encode("utf-8", "replace").decode("utf-8")
-    return "".join("\N{REPLACEMENT CHARACTER}" if is_hidden(c) else c for c in safe)

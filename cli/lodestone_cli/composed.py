@@ -186,7 +186,9 @@ def indexed(context: CommandContext, names: Iterable[str] | None) -> list[str]:
         try:
             found.append(name.lower() if is_id(name) else context.locator.pictures(name)[0])
         except NotFoundError as error:
-            raise NotFoundError(f"{name!r} is no indexed picture", hint="take the id from a search: -o json") from error
+            raise NotFoundError(
+                f"{name!r} is no indexed picture", hint='take the id from a search: "image_id" in lodestone search -o json'
+            ) from error
     return found
 
 

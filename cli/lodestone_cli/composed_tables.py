@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from lodestone_cli.command_context import printable
+from lodestone_cli.terminal.console import print_table
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -46,7 +47,7 @@ def print_composed(console: Console, reports: list[ComposedReport], written: lis
             values = [group.metrics[metric] for metric in metrics if metric in group.metrics]
             cells = [str(value) if number == 0 else f"{value.mean:.3f}" for number, value in enumerate(values)]
             table.add_row(name, f"{group.queries:,}", *cells)
-        console.print(table, markup=False)
+        print_table(console, table, markup=False)
         if squares := last.settings.get("weights"):
             console.print(f"weights: {', '.join(f'{name} {value:.3g}' for name, value in squares.items())}", markup=False)
         if hidden := every[len(metrics) :]:
@@ -85,7 +86,7 @@ def print_ann(console: Console, found: AnnReport, written: list[Path]) -> None:
                     f"{row.queries_per_second:,.0f}",
                 )
         console.print()
-        console.print(table, markup=False)
+        print_table(console, table, markup=False)
     for note in found.notes:
         console.print(printable(f"note: {note}"), style="yellow", markup=False)
     for path in written:

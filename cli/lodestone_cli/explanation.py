@@ -1,23 +1,27 @@
-"""Terminal rendering of an explained answer: within 80 columns, the largest parts of each score first."""
+"""Terminal rendering of an explained answer: the largest parts of each score first, with the similarities behind them."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+import math
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from textwrap import wrap
 from typing import TYPE_CHECKING, Any, Final
 
 from lodestone_cli.command_context import printable
 from lodestone_cli.naming import local_time, short
+from lodestone_cli.terminal.console import print_table, text_width
 
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from lodestone_schemas.api import ExplainedHit, GateDecision, GuideInfo, QueryExplanation, QueryPart
+    from lodestone_schemas.api import ExplainedHit, GateDecision, GuideInfo, HitPart, QueryExplanation, QueryPart
 
-_WIDTH: Final = 80  # columns
+_WIDTH: Final = 80  # columns of running text on a terminal
 _PARTS: Final = 4  # of each hit
 _VISIBLE: Final = 0.0005  # a part that would be printed as 0.000 says nothing
+_NO_VECTORS: Final = frozenset({"", "tags"})  # lists that no vector stands behind
+_ALL_GUIDES: Final = "*"
 _STAGES: Final = 5  # the slowest; JSON has all
 _WHOLE: Final = 1 - 1e-4
 _KINDS: Final = {
@@ -46,10 +50,10 @@ def print_explanation(console: Console, explanation: QueryExplanation, paths: Ma
         console.print(printable(line), markup=False)
     if explanation.guides:
         _print_guides(console, explanation.guides, paths)
-    _print_hits(console, explanation.hits, paths)
+    _print_hits(console, explanation, paths)
     for note in (*explanation.warnings, *explanation.notes, *(f"left out: {one}" for one in explanation.dropped)):
-        # The console of commands leaves long lines as they are, for pipes; here they are broken for people.
-        for line in wrap(printable(f"note: {note}"), width=_WIDTH, subsequent_indent="  "):
+        # The console of commands leaves long lines as they are; on a terminal they are broken between words.
+        for line in wrap(printable(f"note: {note}"), width=text_width(console, _WIDTH), subsequent_indent="  "):
             console.print(line, style="yellow", markup=False)
     console.print(_timings(explanation.timings_ms), style="dim", markup=False)
 
@@ -61,12 +65,33 @@ def verdict_of(gate: GateDecision) -> str:
 
 def described(part: QueryPart, paths: Mapping[str, str]) -> str:
     """Return a part of a composed query in a line: its name and weight, and its words, or the name of its picture's file."""
-    if part.text is not None:
-        content = part.text
-    else:
-        content = "a picture that was sent" if part.image_id is None else named_picture(part.image_id, paths)
-        content = content if part.region is None else f"a region of {content}"
+    content = _picture_of(part, paths) if part.text is None else part.text
     return f"{part.name} {part.weight:.2f}: {content}"
+
+
+def composition_of(parts: Sequence[QueryPart], paths: Mapping[str, str]) -> str | None:
+    """Return what a composed query looks for, as people say it: `a beach, at night, like IMG_2.jpg, without people`.
+
+    Args:
+        parts: Parts of the query.
+        paths: Path on this machine by image id.
+
+    Returns:
+        Words before pictures, and what to avoid at the end; None for a query that is not composed.
+    """
+    ordered = sorted(parts, key=lambda part: (part.avoid, part.text is None))
+    return ", ".join(_as_said(part, paths) for part in ordered) or None
+
+
+def _as_said(part: QueryPart, paths: Mapping[str, str]) -> str:
+    if part.text is not None:
+        return f"without {part.text}" if part.avoid else part.text
+    return f"{'unlike' if part.avoid else 'like'} {_picture_of(part, paths)}"
+
+
+def _picture_of(part: QueryPart, paths: Mapping[str, str]) -> str:
+    picture = "a picture that was sent" if part.image_id is None else named_picture(part.image_id, paths)
+    return picture if part.region is None else f"a region of {picture}"
 
 
 def named_picture(image_id: str, paths: Mapping[str, str]) -> str:
@@ -120,7 +145,7 @@ def _print_guides(console: Console, guides: list[GuideInfo], paths: Mapping[str,
         unlike = "" if guide.outlier_score is None else f"{guide.outlier_score:.2f}"
         cells = [Text(printable(guide.guide_id)), f"{guide.weight:.2f}", status, *((unlike,) if judged else ())]
         table.add_row(*cells, Text(printable(_origin(guide.provenance, paths))))
-    console.print(table)
+    print_table(console, table)
 
 
 def _origin(provenance: Mapping[str, Any], paths: Mapping[str, str]) -> str:
@@ -135,35 +160,45 @@ def _origin(provenance: Mapping[str, Any], paths: Mapping[str, str]) -> str:
     return f"{provenance['part']}, edited by: {words}" if "edited_from" in provenance else words
 
 
-def _print_hits(console: Console, hits: list[ExplainedHit], paths: Mapping[str, str]) -> None:
+def _print_hits(console: Console, explanation: QueryExplanation, paths: Mapping[str, str]) -> None:
     from rich.table import Table
     from rich.text import Text
 
-    if not hits:
+    if not explanation.hits:
         console.print("no pictures found")
         return
     table = Table(box=None, pad_edge=False)
     table.add_column("#", justify="right", style="dim")
     table.add_column("score", justify="right", no_wrap=True)
     table.add_column("picture, and what its score is made of", overflow="fold")
-    for hit in hits:
+    for hit in explanation.hits:
         path = printable(paths.get(hit.image_id, hit.image_id))
         table.add_row(str(hit.rank), Text(f"{hit.score:.3f}", style="bold"), Text(path, style="bold"))
-        for part, what in _parts(hit):
+        for part, what in _parts(hit, composed=bool(explanation.parts)):
             table.add_row("", f"{part:+.3f}", Text(printable(what), style="dim"))
         if hit.explained < _WHOLE:
             table.add_row("", "", Text(f"only {hit.explained:.1%} of the score is explained", style="yellow"))
-    console.print(table)
+    print_table(console, table)
 
 
-def _parts(hit: ExplainedHit) -> Iterator[tuple[float, str]]:
+def _parts(hit: ExplainedHit, *, composed: bool) -> Iterator[tuple[float, str]]:
     seen = [part for part in hit.parts if abs(part.part) >= _VISIBLE]
     for part in seen[:_PARTS]:
         rank = "" if part.rank is None else f", rank {part.rank}"
-        yield part.part, f"{part.space} by {part.guide}{rank}" if part.space else part.guide
+        similar = f", similarity {part.score:.3f}" if _has_similarity(part, composed=composed) else ""
+        yield part.part, f"{part.space} by {part.guide}{rank}{similar}" if part.space else part.guide
     rest = seen[_PARTS:]
     if rest:
         yield sum(part.part for part in rest), f"by {len(rest)} more"
+
+
+def _has_similarity(part: HitPart, *, composed: bool) -> bool:
+    """Return whether the score of a part is the cosine of the picture with the guide.
+
+    It is none for tags, for the sum of all guides, and for a part of a composed query of which only the share was recorded.
+    """
+    is_share = composed and part.part == part.weight * part.score
+    return part.space not in _NO_VECTORS and part.guide != _ALL_GUIDES and math.isfinite(part.score) and not is_share
 
 
 def _timings(timings_ms: Mapping[str, float]) -> str:

@@ -1,4 +1,4 @@
-"""Names of files as people see them: quoted for a shell where a terminal could not show them as they are."""
+"""Names of files, and other texts from elsewhere, as people see them: without anything that does something to a terminal."""
 
 from __future__ import annotations
 
@@ -16,6 +16,12 @@ _SURROGATES: Final = "Cs"  # bytes of a name that are no UTF-8, as Python reads 
 def is_hidden(character: str) -> bool:
     """Return whether a character does something to a terminal instead of being seen there."""
     return category(character) == "Cc" or character in _BIDI_CONTROLS
+
+
+def printable(text: str) -> str:
+    """Replace control characters (a file name may hold escape sequences) and what cannot be encoded as UTF-8."""
+    safe = text.encode("utf-8", "replace").decode("utf-8")
+    return "".join("\N{REPLACEMENT CHARACTER}" if is_hidden(c) else c for c in safe)
 
 
 def shown_name(path: str) -> str:

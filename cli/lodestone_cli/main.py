@@ -18,10 +18,12 @@ import typer
 
 from lodestone import __version__
 from lodestone.errors import LodestoneError
+from lodestone_cli import IMPORTED_AT
 from lodestone_cli.command_context import printable
 from lodestone_cli.completion import COMPLETION
 from lodestone_cli.file_names import inert_json
 from lodestone_cli.options import SERVICE_URL, as_options
+from lodestone_cli.stopwatch import stopwatch
 from lodestone_cli.usage import command_of, usage_sentence
 
 # Name -> (module, function). Modules are imported when their command runs or its help is shown.
@@ -146,11 +148,21 @@ def main() -> None:
         _load_for_completion(line)
     else:
         _load_commands(sys.argv[1:])
-    sys.exit(run(sys.argv[1:]))
+    sys.exit(run(sys.argv[1:], began=IMPORTED_AT))
 
 
-def run(arguments: list[str]) -> int:
-    """Run one command line and return its exit code; an error becomes one line on standard error."""
+def run(arguments: list[str], *, began: float | None = None) -> int:
+    """Run one command line and return its exit code; an error becomes one line on standard error.
+
+    Args:
+        arguments: The command line without the name of the program.
+        began: When the user started it, on the clock of `time.monotonic()`; None for now.
+    """
+    with stopwatch(began):
+        return _run(arguments)
+
+
+def _run(arguments: list[str]) -> int:
     named = SERVICE_URL.set(None)
     try:
         result = app(args=arguments, prog_name="lodestone", standalone_mode=False)

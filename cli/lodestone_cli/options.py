@@ -114,7 +114,9 @@ FusionOption = Annotated[
         "--fusion", help="weighted_reciprocal_rank, rrf or mean_distance; default: the profile's.", show_default=False
     ),
 ]
-ExplainOption = Annotated[bool, typer.Option("--explain", help="Show which lists put each picture there.")]
+ExplainOption = Annotated[
+    bool, typer.Option("--explain", help="Show which lists put each picture there, and weights and times.")
+]
 CollapseOption = Annotated[
     bool, typer.Option("--collapse", help="Show one of pictures that are copies (see `lodestone duplicates find`).")
 ]

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import stat
 from pathlib import Path
+from typing import Final
 
 from lodestone.errors import InvalidRequestError, NotFoundError
+
+_NAMED: Final = 'give a picture file, or an image id: "image_id" in lodestone search -o json'
 
 
 def picture_file(name: str) -> Path:
@@ -19,11 +22,11 @@ def picture_file(name: str) -> Path:
     try:
         mode = path.stat().st_mode
     except (FileNotFoundError, NotADirectoryError) as error:
-        raise NotFoundError(f"no file {str(path)!r}", hint="give a picture file, or an image id from a search") from error
+        raise NotFoundError(f"no file {str(path)!r}", hint=_NAMED) from error
     except OSError as error:
         raise _unreadable(path, error) from error
     if not stat.S_ISREG(mode):  # a pipe would block for ever, a device never end
-        raise InvalidRequestError(f"{str(path)!r} is no file", hint="give a picture file, or an image id from a search")
+        raise InvalidRequestError(f"{str(path)!r} is no file", hint=_NAMED)
     return path
 
 

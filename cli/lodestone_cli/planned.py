@@ -1,9 +1,11 @@
-"""Terminal rendering of a capacity plan, within 80 columns."""
+"""Terminal rendering of a capacity plan, which fits into 80 columns."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
+
+from lodestone_cli.terminal.console import print_table, text_width
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -14,7 +16,8 @@ if TYPE_CHECKING:
 
 _SECONDS_A_MINUTE: Final = 60
 _SECONDS_AN_HOUR: Final = 3600
-_WIDEST: Final = 100
+_WIDEST: Final = 100  # columns, on a terminal
+_CATALOGS: Final = {"sqlite": "SQLite", "postgresql": "PostgreSQL"}
 _LIMITS: Final = {
     "read": "reading (network or disks)",
     "fetch": "requests for objects (workers)",
@@ -46,7 +49,7 @@ def print_plan(console: Console, planned: Planned) -> None:
     from rich.table import Table
 
     console.soft_wrap = False
-    console.width = min(console.width, _WIDEST)
+    console.width = text_width(console, _WIDEST)
     workload, made = planned.workload, planned.made
     kind = "objects" if workload.objects else "files"
     console.print(
@@ -65,7 +68,7 @@ def print_plan(console: Console, planned: Planned) -> None:
         table.add_column(overflow="fold")
         for name, value in rows:
             table.add_row(name, value)
-        console.print(table)
+        print_table(console, table)
     console.print("\n[bold]Where figures are from[/]")
     notes = Table(box=None, show_header=False, padding=(0, 1), pad_edge=False)
     notes.add_column(width=1)
@@ -73,7 +76,7 @@ def print_plan(console: Console, planned: Planned) -> None:
     for note in planned.assumptions:
         guess = note.startswith("a guess")
         notes.add_row("[yellow]![/]" if guess else "-", f"[yellow]{note}[/]" if guess else note)
-    console.print(notes)
+    print_table(console, notes)
 
 
 def _limit(made: Plan) -> str:
@@ -157,7 +160,7 @@ def _sections(planned: Planned) -> list[tuple[str, list[tuple[str, str]]]]:
             [
                 ("embeddings (Parquet)", size_text(made.embeddings_gb)),
                 ("thumbnails", size_text(made.thumbnails_gb)),
-                ("catalog (PostgreSQL)", size_text(made.catalog_gb)),
+                (f"catalog ({_CATALOGS[cluster.catalog]})", size_text(made.catalog_gb)),
             ],
         ),
         (

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from lodestone.errors import InvalidRequestError, NotFoundError
-from lodestone_cli.naming import id_among, is_id, short
+from lodestone_cli.naming import counted, id_among, is_id, short
 
 if TYPE_CHECKING:
     from lodestone.services.api import LodestoneApi
@@ -22,20 +22,23 @@ class RecordedAnswer:
         query_id: Complete id.
         kind: Kind of the query: words, similar or picture.
         text: Words of the query; empty for a picture.
-        ids: Image ids of its answer, best first.
+        ids: Image ids of its answer, best first. They may be more than were shown.
+        shown: Image ids of the page that was shown, by the number that stood before them.
     """
 
     query_id: str
     kind: str
     text: str
     ids: list[str]
+    shown: Mapping[int, str]
 
 
 def load_recorded(context: CommandContext, query_id: str | None) -> RecordedAnswer:
     """Return a recorded query by its id or the beginning of it; the newest query for None."""
     explanation = context.api.explain(recorded_id(context.api, query_id))
     ids = context.locator.answer(explanation)
-    return RecordedAnswer(explanation.query_id, explanation.kind, explanation.text, ids)
+    shown = {hit.rank: hit.image_id for hit in explanation.hits}
+    return RecordedAnswer(explanation.query_id, explanation.kind, explanation.text, ids, shown)
 
 
 def recorded_id(api: LodestoneApi, query_id: str | None) -> str:
@@ -63,15 +66,20 @@ def _chosen(recorded: Iterable[str], query_id: str | None) -> str:
 
 
 def picture_of(context: CommandContext, recorded: RecordedAnswer, name: str) -> str:
-    """Return the image id that a rank, a file, an id or the beginning of an id means."""
-    answer = recorded.ids
-    hint = f"its rank, 1 to {len(answer)}, its file or its id: lodestone explain {short(recorded.query_id)}"
-    if name.isdecimal() and (len(name) < len(short(recorded.query_id)) or int(name) <= len(answer)):
-        if not 1 <= int(name) <= len(answer):
-            raise InvalidRequestError(f"the answer has no rank {name}", hint=hint)
-        return answer[int(name) - 1]
+    """Return the image id that the number of a shown picture, a file, an id or the beginning of an id means.
+
+    Raises:
+        InvalidRequestError: no picture with this number was shown, or several ids begin so.
+        NotFoundError: the answer holds no such picture.
+    """
+    answer, shown = recorded.ids, recorded.shown
+    if name.isdecimal() and (len(name) < len(short(recorded.query_id)) or int(name) in shown):
+        if int(name) not in shown:
+            raise InvalidRequestError(f"no picture {name} was shown: {_shown(shown)}", hint=_hint(recorded))
+        return shown[int(name)]
     if is_id(name):
         return name.lower()
+    hint = _hint(recorded)
     try:
         return id_among(name, answer, what="picture", hint=hint)
     except NotFoundError as error:
@@ -80,3 +88,18 @@ def picture_of(context: CommandContext, recorded: RecordedAnswer, name: str) -> 
         except NotFoundError:
             raise NotFoundError(f"the answer holds no picture {name!r}", hint=hint) from error
         return next((image_id for image_id in files if image_id in answer), files[0])
+
+
+def _shown(shown: Collection[int]) -> str:
+    if not shown:
+        return "the answer is empty"
+    numbers = f", {min(shown)} to {max(shown)}" if len(shown) > 1 else "" if min(shown) == 1 else f", {min(shown)}"
+    return f"the answer showed {counted(len(shown), 'picture')}{numbers}"
+
+
+def _hint(recorded: RecordedAnswer) -> str:
+    """Return how a picture of the answer is named."""
+    ways = "the path or the id of a picture"
+    if recorded.shown:
+        ways = "the number before a picture that was shown, or the path or the id of another"
+    return f"give {ways}; lodestone explain {short(recorded.query_id)} shows the answer"

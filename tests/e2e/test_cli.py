@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 import yaml
 from tests.support.cli import environment, lodestone, run_here
+from tests.support.models import MODELS
 from tests.support.photos import CAT, COFFEE, ROCKET, photo_path
 from tests.support.terminal import PATIENT_PROBE, child_script, decode_sixel, in_terminal, screen_of
 
@@ -139,7 +140,9 @@ def test_a_file_that_changed_since_it_was_indexed_is_searched_by_as_it_is_now(ho
 
 
 def test_parts_of_a_query_are_named_by_their_files(home: Path, folder: Path) -> None:
-    composed = run_here("search", "a cat", "--like", folder / "a.png", home=home).out
+    asked = ("search", "a cat", "--like", folder / "a.png")
+    assert run_here(*asked, home=home).out.startswith("showing results for a cat, like a.png\n")
+    composed = run_here(*asked, "--explain", home=home).out
     assert "part picture 0.56: a.png" in composed
     assert "; composed; " in composed
     assert "part picture 0.56: a.png" in run_here("explain", home=home).out
@@ -177,6 +180,7 @@ def test_doctor_is_content_with_a_working_home(home: Path) -> None:
     done = run_here("doctor", "--output", "json", home=home)
     assert done.code == 0, done.out
     assert {check["name"]: check["ok"] for check in done.json}["text encoder"]
+    assert {check["name"]: check["finding"] for check in done.json}["model cache"].startswith(f"{MODELS} (")
 
 
 def test_a_removed_corpus_is_gone_everywhere_and_the_files_stay(tmp_path: Path, folder: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -90,7 +91,7 @@ def test_an_answer_is_explained_by_files_and_parts_and_replayed(cli: Terminal) -
     short = answer["query_id"][:8]
     told = cli.good("explain", short, "--limit", "2")
     assert str(cli.pictures / "rocket.jpg") in told.replace("\n", "")
-    assert "captions by text, rank 1" in told
+    assert "captions by text, rank 1, similarity " in told
     assert "exemplar/0" in told
     assert "rocket.jpg: " in told  # where the guide comes from
     assert "+0.000" not in told
@@ -109,7 +110,7 @@ def test_an_answer_is_explained_by_files_and_parts_and_replayed(cli: Terminal) -
 
 
 def test_the_gate_says_its_word_once(cli: Terminal) -> None:
-    done = cli("search", ROCKET, "--gate", "--limit", "1", "--local")
+    done = cli("search", ROCKET, "--gate", "--limit", "1", "--local", "--explain")
     (said,) = [line for line in done.out.splitlines() if line.startswith("gate: ")]
     assert said.startswith(("gate: simple: ", "gate: complex: "))
     assert said.count("simple: ") + said.count("complex: ") == 1
@@ -128,6 +129,29 @@ def test_a_search_by_picture_is_explained_and_asks_for_no_feedback(cli: Terminal
     assert "feedback" not in told
     assert cli.good("explain").startswith("like an indexed picture")
     assert_one_error(cli("feedback", "-r", "1"), 2, "invalid_request", "by picture")
+
+
+def test_a_picture_that_was_not_shown_is_judged_by_its_path_and_not_by_a_number(cli: Terminal) -> None:
+    everything = cli.asked("a striped cat")
+    answer = cli.data("search", "a striped cat", "--limit", "2", "--no-gate", "--local", "--deadline", "60000")
+    third = next(hit for hit in everything["hits"] if hit["image_id"] not in {one["image_id"] for one in answer["hits"]})
+    before = cli.data("trust", "show")
+    assert_one_error(
+        cli("feedback", "-i", "3"), 2, "invalid_request", "the answer showed 2 pictures, 1 to 2", "the path or the id"
+    )
+    assert_one_error(cli("refine", "--like", "3"), 2, "invalid_request", "no picture 3 was shown")
+    assert cli.data("trust", "show") == before
+    assert "learnt from 1 picture" in cli.good("feedback", "-i", third["path"])
+    cli.good("trust", "reset")
+
+
+def test_a_plain_answer_is_calm_and_its_json_says_everything(cli: Terminal) -> None:
+    told = cli.good("search", ROCKET, "--limit", "1", "--no-gate", "--local").splitlines()
+    assert re.fullmatch(r"1 picture in \d+\.\d s", told[-2])
+    assert told[-1].startswith("why: lodestone explain ")
+    assert not [line for line in told if re.search(r"spaces:|mean_distance|trust of|guides by|gate:", line)]
+    facts = cli.asked(ROCKET)
+    assert facts["space_weights"] and facts["fusion"] and facts["timings_ms"]["total"]
 
 
 def test_asking_again_names_what_moved(cli: Terminal) -> None:

@@ -77,6 +77,7 @@ def test_three_steps_of_refinement(run) -> None:
     first = run("search", "a cat", "--guides", "0", "-o", "json")
     assert first.code == 0, first.err
     rank = stems(first).index(Path(CAT).stem) + 1
+    cat = first.json["hits"][rank - 1]["image_id"]
     second = run("refine", "--reference", str(rank), "--with", CUP, "--weight", "words2=4", "-o", "json")
     assert second.code == 0, second.err
     assert parts(second) == pytest.approx({"words": 0.8 / 5.8, "picture": 1 / 5.8, "words2": 4 / 5.8})
@@ -91,7 +92,8 @@ def test_three_steps_of_refinement(run) -> None:
     assert fourth.code == 0, fourth.err
     assert set(parts(fourth)) == {"picture", "picture2", "without", "unlike"}
     listed = run("explain", "--list").out
-    assert "(like several pictures)" in listed and "a cat, a cup of coffee" in listed
+    assert f"without {CUP}" in listed and f"a cat, {CUP}, like {cat[:8]}  (refines " in listed
+    assert f"(refines {second.json['query_id'][:8]}: --without '{CUP}' --drop words --drop words2 --diversity 0.2)" in listed
 
 
 def test_a_search_takes_pictures_beside_words(run, tmp_path: Path) -> None:
@@ -114,7 +116,7 @@ def test_a_search_takes_pictures_beside_words(run, tmp_path: Path) -> None:
         (("refine",), 2, "nothing is to be changed"),
         (("refine", "--with", "x", "--weight", "words"), 2, "is no part with a number"),
         (("refine", "--with", "x", "--region", "1,2"), 2, "is no region"),
-        (("refine", "--like", "999"), 2, "has no rank 999"),
+        (("refine", "--like", "999"), 2, "no picture 999 was shown: the answer showed 10 pictures, 1 to 10"),
         (("refine", "--like", "nowhere.jpg"), 3, "holds no picture 'nowhere.jpg'"),
         (("refine", "--with", "x", "--weight", "sound=1"), 2, "no part 'sound'"),
         (("refine", "--with", "x", "--weight", "words=-1"), 2, "the weight of 'words' is -1"),

@@ -9,6 +9,7 @@ import typer
 from lodestone_cli.command_context import CommandContext, printable
 from lodestone_cli.completion import complete_settings
 from lodestone_cli.options import HomeOption, Output, OutputOption, ProfileOption
+from lodestone_cli.terminal.console import print_table
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -61,7 +62,7 @@ def show(
                 style = None if row["source"] == "default" else "bold"
                 value = "" if row["value"] is None else printable(str(row["value"]))
                 table.add_row(name, escape(value), escape(printable(row["source"])), style=style)
-            console.print(table)
+            print_table(console, table)
             console.print(printable(f"settings file: {config_path(context.loaded.settings.home)}"), style="dim", markup=False)
 
         context.emit(rows, human)

@@ -13,6 +13,7 @@ from lodestone_cli.completion import complete_corpora, complete_roots
 from lodestone_cli.naming import confirm, local_time
 from lodestone_cli.options import HomeOption, Output, OutputOption, ProfileOption
 from lodestone_cli.progress import shown_wait
+from lodestone_cli.terminal.console import print_table
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -98,7 +99,7 @@ def list_(home: HomeOption = None, profile: ProfileOption = None, output: Output
                 counts = (f"{directory[key]:,}" for key in ("images", "waiting", "failed"))
                 name, path = f"{directory['corpus']}/{directory['name']}", directory.get("path", "")
                 table.add_row(escape(printable(name)), *counts, _state(directory), escape(printable(path)))
-            console.print(table)
+            print_table(console, table)
 
         context.emit(directories, human)
 

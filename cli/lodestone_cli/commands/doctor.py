@@ -42,6 +42,7 @@ def doctor(home: HomeOption = None, profile: ProfileOption = None, output: Outpu
         with shown_wait(context, "checking"), shown_conversions(context):
             checks += [_try("home", lambda: _home(context)), _try("disk", lambda: _disk(context))]
             checks += [_try("text encoder", lambda: _text_encoder(context)), _try("image models", lambda: _backbones(context))]
+            checks.append(_model_cache(context))
             checks += [_try("catalog", lambda: _catalog(context)), _try("vector store", lambda: _store(context))]
             checks += [_try("service", lambda: _service(context)), *_consistency(context)]
 
@@ -120,6 +121,12 @@ def _backbones(context: CommandContext) -> str:
         backbone.warm_up()
         found.append(f"{backbone.name} {backbone.version}")
     return ", ".join(found)
+
+
+def _model_cache(context: CommandContext) -> DoctorCheck:
+    cache = context.loaded.settings.models.cache
+    use = "models converted for all homes" if cache.is_dir() else "no model is converted yet"
+    return DoctorCheck("model cache", True, f"{cache} ({use})")
 
 
 def _catalog(context: CommandContext) -> str:

@@ -20,6 +20,7 @@ from lodestone_cli.evaluating import (
     shown_answers,
 )
 from lodestone_cli.options import Output, OutputOption, ProfileOption
+from lodestone_cli.terminal.console import print_table
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -241,7 +242,7 @@ def _print_needle(console: Console, report: EvalReport) -> None:
         for row in shown.rows:
             table.add_row(*row)
         console.print()
-        console.print(table, markup=False)
+        print_table(console, table, markup=False)
 
 
 def _print_groups(console: Console, report: EvalReport) -> None:
@@ -272,4 +273,4 @@ def _print_groups(console: Console, report: EvalReport) -> None:
                 one.name, f"{found.queries:,}", str(main), *means, f"{one.guides:.1f}", *([simple] if gate else []), latency
             )
         console.print()
-        console.print(table, markup=False)
+        print_table(console, table, markup=False)

@@ -13,6 +13,7 @@ from lodestone.errors import ModelUnavailableError, StoreLockedError, UnknownNam
 from lodestone_cli.command_context import CommandContext, printable
 from lodestone_cli.options import HomeOption, Output, OutputOption, ProfileOption
 from lodestone_cli.progress import shown_wait
+from lodestone_cli.terminal.console import print_table
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -264,7 +265,7 @@ def _print(console: Console, engines: EngineList, usual: Sequence[str], *, runni
         if running:
             cells += [one.breaker.replace("_", " "), f"{one.guides:,}", f"{one.failures:,}"]
         table.add_row(*cells)
-    console.print(table)
+    print_table(console, table)
     _print_remarks(console, engines, usual, running=running)
 
 

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from lodestone.config.settings import Settings
-    from lodestone.planner.capacity import Cluster, Plan
+    from lodestone.planner.capacity import CatalogKind, Cluster, Plan
     from lodestone.planner.rates import Gpu, Rates
     from lodestone.planner.remembered import RateRecord
     from lodestone.planner.simulate import Simulated
@@ -177,8 +177,9 @@ def plan(
         rates = measured.rates(now) if measured else DEFAULT_RATES
         with_cards = kind is not None or card_rate is not None
         needed = cards_within(workload, kind, rates, hours=within, card_rate=card_rate or 0.0) if within is not None else 1
+        cards = (gpus or needed) if with_cards else 0
         cluster = Cluster(
-            gpus=(gpus or needed) if with_cards else 0,
+            gpus=cards,
             gpu=kind,
             card_rate=card_rate or 0.0,
             gpus_per_node=gpus_per_node,
@@ -190,6 +191,7 @@ def plan(
             build_cores=build_cores or (0 if with_cards or qdrant_nodes or cores else _cores_here()),
             writers=settings.store.writers,
             object_requests=object_requests,
+            catalog=_catalog(settings, machines=math.ceil(cards / gpus_per_node)),
         )
         made = plan_capacity(workload, cluster, rates)
         if replication is None and settings.store.replication is None and made.qdrant_nodes > 1:
@@ -242,6 +244,12 @@ def _card(gpu: str | None, *, gpus: int | None, card_rate: float | None, within:
             hint=f"{error.hint}; any other with --card-rate, the images/s that one was measured to do",
             **error.details,
         ) from error
+
+
+def _catalog(settings: Settings, *, machines: int) -> CatalogKind:
+    """Return the database of the catalog: that of the settings, but no SQLite where several machines embed, which refuse it."""
+    is_file = settings.catalog_url is None or settings.catalog_url.startswith("sqlite")
+    return "sqlite" if is_file and machines <= 1 else "postgresql"
 
 
 def _cores_here() -> int:

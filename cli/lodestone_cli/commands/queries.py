@@ -11,17 +11,19 @@ from lodestone.errors import InvalidRequestError, NotFoundError
 from lodestone_cli.command_context import CommandContext, printable
 from lodestone_cli.completion import complete_queries
 from lodestone_cli.file_names import path_fields
-from lodestone_cli.naming import checked, counted, first_few, local_time, short
+from lodestone_cli.history import KINDS, print_history
+from lodestone_cli.naming import checked, counted, first_few, short
 from lodestone_cli.options import HomeOption, LocalOption, Output, OutputOption, ProfileOption
 from lodestone_cli.progress import shown_wait
 from lodestone_cli.recorded import RecordedAnswer, load_recorded, picture_of, recorded_id
+from lodestone_cli.terminal.console import print_table
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from rich.console import Console
 
-    from lodestone_schemas.api import FeedbackResult, QueryPage, ReplayResult
+    from lodestone_schemas.api import FeedbackResult, ReplayResult
 
 _RecordedOption = Annotated[
     str | None,
@@ -53,7 +55,8 @@ def explain(
         context.require_home()
         if history:
             page = context.api.queries(limit=limit)
-            context.emit(page.model_dump(mode="json"), lambda console: _print_history(console, page))
+            value = page.model_dump(mode="json")
+            context.emit(value, lambda console: print_history(console, page, context.api, context.locator))
             return
         explanation = context.api.explain(recorded_id(context.api, query_id))
         explanation = explanation.model_copy(update={"hits": explanation.hits[:limit]})
@@ -149,32 +152,10 @@ def _save_guides(context: CommandContext, query_id: str, guide_ids: list[str], f
     context.messages.print(printable(f"saved {counted(saved, 'picture')} of guides in {folder}"), markup=False)
 
 
-def _print_history(console: Console, page: QueryPage) -> None:
-    from rich.table import Table
-    from rich.text import Text
-
-    if not page.queries:
-        console.print('no query is recorded yet: lodestone search "two dogs on a beach"')
-        return
-    table = Table(box=None, pad_edge=False)
-    table.add_column("id", no_wrap=True)
-    table.add_column("asked", no_wrap=True, style="dim")
-    table.add_column("query", overflow="fold")
-    for one in page.queries:
-        asked = local_time(one.created_at)
-        table.add_row(short(one.query_id), asked, Text(printable(one.text) or f"({_KINDS.get(one.kind, one.kind)})"))
-    console.print(table)
-    if page.next_offset is not None:
-        console.print("there are more: --limit", style="dim")
-
-
-_KINDS = {"similar": "like an indexed picture", "picture": "like a picture", "composed": "like several pictures"}
-
-
 def _print_replay(console: Console, recorded: RecordedAnswer, result: ReplayResult, paths: Mapping[str, str]) -> None:
     source = "the collection of now" if result.fresh else "its record"
     console.print(
-        printable(f"{recorded.text or _KINDS.get(recorded.kind, recorded.kind)}  {short(recorded.query_id)}"), markup=False
+        printable(f"{recorded.text or KINDS.get(recorded.kind, recorded.kind)}  {short(recorded.query_id)}"), markup=False
     )
     if result.identical:
         console.print(f"identical: {counted(len(result.ids), 'picture')}, ids, order and scores, from {source}")
@@ -207,7 +188,7 @@ def _print_feedback(console: Console, recorded: RecordedAnswer, result: Feedback
             table.add_column(heading)
         for space, after in result.after.items():
             table.add_row(printable(space), f"{result.before.get(space, 1.0):.4f}", "->", f"{after:.4f}")
-        console.print(table)
+        print_table(console, table)
         if all(abs(after - result.before.get(space, 1.0)) < _SHOWN / 2 for space, after in result.after.items()):
             console.print("no weight changed: the spaces ranked these pictures alike", style="dim")
     elif len(unknown) == len(judged):

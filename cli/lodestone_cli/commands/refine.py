@@ -135,7 +135,7 @@ def refine(
         )
         request = checked(lambda: SearchRequest(refine_of=recorded.query_id, limit=limit, **changes, **members))
         response = answer_of(context, request, named.files)
-        emit_answer(context, response, files, corpora=[], asked=request.query)
+        emit_answer(context, response, files, corpora=[], asked=request.query, explained=explain)
 
 
 def _pictures(context: CommandContext, recorded: RecordedAnswer, names: Sequence[str]) -> NamedPictures:

@@ -173,6 +173,7 @@ def search(
             corpora=request.filters.corpora,
             asked=words,
             page=None if named.files else page_query(request),
+            explained=explain,
         )
 
 
@@ -233,7 +234,7 @@ def similar(
 
                 response = asyncio.run(_by_file(context, picture_file(image), options))
         note_filters_without_pictures(context, response, path=path, dated=taken_from is not None or taken_to is not None)
-        emit_answer(context, response, files, corpora=options.filters.corpora, page=page)
+        emit_answer(context, response, files, corpora=options.filters.corpora, page=page, explained=explain)
 
 
 async def _by_file(context: CommandContext, picture: Path, options: SearchOptions) -> SearchResponse:

@@ -15,6 +15,7 @@ from lodestone_cli.file_names import path_fields
 from lodestone_cli.naming import counted, id_among, is_id, short
 from lodestone_cli.options import HomeOption, Output, OutputOption, ProfileOption
 from lodestone_cli.progress import shown_wait
+from lodestone_cli.terminal.console import print_table
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -192,7 +193,7 @@ def _tags_named(context: CommandContext, names: list[str]) -> list[str]:
 
 
 def _content(name: str) -> bytes:
-    hint = "give a readable picture file, or an image id from a search"
+    hint = 'give a readable picture file, or an image id: "image_id" in lodestone search -o json'
     path = Path(name).expanduser()
     try:
         if path.exists() and not path.is_file():  # a pipe would block for ever, a device never end
@@ -242,6 +243,6 @@ def _print(console: Console, page: TagPage, paths: Mapping[str, str]) -> None:
         style = f"link {Path(path).as_uri()}" if path is not None else ""
         picture = Text(printable(short(one.image_id) if path is None else Path(path).name), style=style)
         table.add_row(short(one.tag_id), put, one.source, score, Text(printable(one.text)), picture)
-    console.print(table)
+    print_table(console, table)
     if page.next_offset is not None:
         console.print(f"there are more: --offset {page.next_offset}", style="dim")

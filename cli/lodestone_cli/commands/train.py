@@ -14,6 +14,7 @@ from lodestone_cli.command_context import CommandContext, printable
 from lodestone_cli.completion import complete_corpora
 from lodestone_cli.naming import counted
 from lodestone_cli.options import HomeOption, LocalOption, Output, OutputOption, ProfileOption
+from lodestone_cli.terminal.console import print_table
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -254,7 +255,7 @@ def _print_weights(console: Console, report: WeightTrainingReport) -> None:
         loss = "" if math.isnan(point.loss) else f"{point.loss:.3f}"
         figures = [f"{point.recall:.3f}", f"{point.reciprocal:.3f}"]
         curve.add_row(f"{point.round}{mark}", *(f"{point.weights[name]:.3f}" for name in names), loss, *figures)
-    console.print(curve)
+    print_table(console, curve)
     alone = ", ".join(f"{name} alone {recall:.3f}" for name, recall in learnt.single.items())
     console.print(
         f"recall@{learnt.k}: learnt [bold]{learnt.recall:.3f}[/], in force before {learnt.rival:.3f}, "

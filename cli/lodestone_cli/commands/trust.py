@@ -13,6 +13,7 @@ from lodestone.errors import InvalidRequestError, NotFoundError
 from lodestone_cli.command_context import CommandContext, printable
 from lodestone_cli.naming import counted, id_among, local_time, short
 from lodestone_cli.options import HomeOption, Output, OutputOption, ProfileOption
+from lodestone_cli.terminal.console import print_table
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -170,8 +171,10 @@ def _say(console: Console, done: str, event: TrustEvent) -> None:
     console.print(f"take it back: lodestone trust undo {short(event.event_id)}", style="dim", markup=False)
 
 
-def _weights(weights: dict[str, float]) -> str:
-    """Return the weights as text, one space on each line."""
+def _weights(weights: dict[str, float], console: Console) -> str:
+    """Return the weights as text: one space on each line for a terminal, and all on one line elsewhere."""
+    if not console.is_terminal:
+        return ", ".join(f"{printable(space)} {weight:.3f}" for space, weight in weights.items())
     widest = max(map(len, weights), default=0)
     return "\n".join(f"{printable(space):{widest}} {weight:.3f}" for space, weight in weights.items())
 
@@ -190,8 +193,8 @@ def _print_topics(console: Console, page: TrustPage) -> None:
     table.add_column("queries like", overflow="fold", style="dim")
     for one in page.topics:
         words = Text(printable("; ".join(one.words)))
-        table.add_row(Text(printable(one.topic)), Text(_weights(one.weights)), str(one.queries), words)
-    console.print(table)
+        table.add_row(Text(printable(one.topic)), Text(_weights(one.weights, console)), str(one.queries), words)
+    print_table(console, table)
 
 
 def _print_events(console: Console, found: list[TrustEvent], undone: set[str]) -> None:
@@ -210,6 +213,6 @@ def _print_events(console: Console, found: list[TrustEvent], undone: set[str]) -
         what = Text(printable(_description(one)))
         if one.event_id in undone:
             what.append(" (undone)", style="yellow")
-        after = "" if one.event_id in undone else _weights(one.after)
+        after = "" if one.event_id in undone else _weights(one.after, console)
         table.add_row(short(one.event_id), local_time(one.created_at), what, Text(after))
-    console.print(table)
+    print_table(console, table)

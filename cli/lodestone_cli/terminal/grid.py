@@ -15,8 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from lodestone.errors import LodestoneError
-from lodestone_cli.command_context import printable
-from lodestone_cli.file_names import shown_name
+from lodestone_cli.file_names import printable, shown_name
 from lodestone_cli.options import Pictures
 from lodestone_cli.terminal import encoders
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
-from typing import Final
+from typing import Final, Literal
 
 from lodestone.errors import InvalidRequestError
 from lodestone.planner import buckets
@@ -17,9 +17,14 @@ from lodestone.planner.store import GB, Size, fused_size, servers, shards, size_
 from lodestone.planner.workload import Workload
 from lodestone.store.limits import MERGE_ABOVE, MERGED_SEARCHES
 
+CatalogKind = Literal["sqlite", "postgresql"]
+
 _HALF_BYTES: Final = 2
 _META_BYTES: Final = 300  # one compressed row of facts about a picture
-_CATALOG_BYTES: Final = 1_700  # 900 to 1,130 measured in SQLite; PostgreSQL's rows and indexes take half as much more
+_CATALOG_BYTES: Final[dict[CatalogKind, int]] = {
+    "sqlite": 1_130,  # measured: 900 to 1,130
+    "postgresql": 1_700,  # its rows and indexes take half as much more
+}
 SLICE: Final = 256
 _OUTSIDE: Final = {"read", "fetch", "requests", "write", "record", "load"}  # stages that no core or card of a worker limits
 _REST_CORES: Final = 8  # build cores per server, where the number is not given
@@ -42,6 +47,7 @@ class Cluster:
         build_cores: Cores that build graphs, over all servers; 0 for eight per server.
         writers: Parallel upserts of the driver; no more servers than this receive points at once.
         object_requests: Requests that the object store takes at once; 0 for no limit.
+        catalog: Database of the catalog.
     """
 
     gpus: int = 0
@@ -56,6 +62,7 @@ class Cluster:
     build_cores: int = 0
     writers: int = 4
     object_requests: int = 0
+    catalog: CatalogKind = "postgresql"
 
     def __post_init__(self) -> None:
         wrong = [
@@ -121,7 +128,7 @@ class Plan:
         wanted_network_gbit: Bandwidth that the decoders and models could use.
         embeddings_gb: Size of the Parquet files.
         thumbnails_gb: Size of the thumbnails.
-        catalog_gb: Size of PostgreSQL.
+        catalog_gb: Size of the catalog.
         store: Size of all collections.
         fused: Share of the fused indexes in it.
         qdrant_nodes: Servers of the store.
@@ -209,7 +216,7 @@ def plan(workload: Workload, cluster: Cluster, rates: Rates) -> Plan:
         wanted_network_gbit=_gbit(compute_pace, workload),
         embeddings_gb=workload.images * (workload.stored * _HALF_BYTES + _META_BYTES) / GB,
         thumbnails_gb=workload.images * workload.thumbnail_bytes / GB,
-        catalog_gb=workload.images * _CATALOG_BYTES / GB,
+        catalog_gb=workload.images * _CATALOG_BYTES[cluster.catalog] / GB,
         store=size,
         fused=fused,
         qdrant_nodes=nodes,

@@ -16,6 +16,7 @@ _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}")
 _NAMESPACE = re.compile(r"[A-Za-z0-9]{1,64}")
 # Making a UUID takes twenty times as long, and nearly all ids are canonical.
 _CANONICAL = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
+_EXAMPLE = "0b269412-5186-5468-95f9-a9c811334dc9"
 MAX_LIMIT = 100_000
 _LARGEST_INDEX = 2**32 - 1
 
@@ -43,7 +44,10 @@ def check_ids(ids: Sequence[str]) -> list[str]:
         try:
             canonical.append(point_id if _CANONICAL.fullmatch(point_id) else str(uuid.UUID(point_id)))
         except (ValueError, AttributeError, TypeError) as error:
-            raise InvalidRequestError(f"point id {point_id!r} is not a UUID", hint="ids are UUID strings") from error
+            raise InvalidRequestError(
+                f"image id {point_id!r} is not a UUID such as {_EXAMPLE}",
+                hint='take the "image_id" of a picture in an answer: lodestone search -o json, or POST /v1/search',
+            ) from error
     return canonical
 
 

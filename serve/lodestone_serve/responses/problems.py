@@ -200,8 +200,13 @@ def _telling(errors: Sequence[Mapping[str, Any]]) -> Sequence[Mapping[str, Any]]
 
 def _described(item: Mapping[str, Any]) -> dict[str, str]:
     where = item["loc"]
-    if item["type"] == "json_invalid" and len(where) == 2:  # FastAPI's own: the second is a position
-        return {"field": "body", "message": f"no JSON at character {where[1]}: {item['ctx']['error']}"}
+    if item["type"] == "json_invalid" and len(where) == 2:
+        reason = item["ctx"]["error"]
+        if isinstance(where[1], int):  # FastAPI's own: a position in the body
+            return {"field": "body", "message": f"no JSON at character {where[1]}: {reason}"}
+        return {"field": str(where[1]), "message": f"this is no valid JSON ({reason})"}  # a field of a form
+    if item["type"] in {"uuid_parsing", "uuid_type"}:
+        return {"field": _field(where), "message": "this is no UUID such as 0b269412-6a43-5c0e-8c6e-0f2f0b0e3a55"}
     return {"field": _field(where), "message": item["msg"]}
 
 

@@ -7,8 +7,9 @@ import io
 import pytest
 from rich.console import Console
 
+from lodestone_cli import answer as answers
 from lodestone_cli.answer import print_answer
-from lodestone_schemas.api import Contribution, Hit, SearchResponse
+from lodestone_schemas.api import Contribution, GateDecision, Hit, QueryPart, SearchResponse
 
 FOLDER = "/home/ann/Pictures/2024/a long journey along the coast of Cornwall/with the children"
 CAPTION = "two dogs and a child run along a beach while a third dog, brown and very wet, shakes itself beside them"
@@ -41,13 +42,19 @@ def answer(*hits: Hit) -> SearchResponse:
 
 
 def printed(
-    response: SearchResponse, paths: dict[str, str], *, width: int = 80, terminal: bool = True, corpora: bool = False
+    response: SearchResponse,
+    paths: dict[str, str],
+    *,
+    width: int = 80,
+    terminal: bool = True,
+    corpora: bool = False,
+    explained: bool = False,
 ) -> list[str]:
     out = io.StringIO()
     console = Console(
         file=out, width=width, force_terminal=terminal, color_system=None, highlight=False, soft_wrap=True, emoji=False
     )
-    print_answer(console, response, paths, corpora=corpora)
+    print_answer(console, response, paths, corpora=corpora, explained=explained)
     return out.getvalue().splitlines()
 
 
@@ -90,3 +97,63 @@ def test_parts_of_the_score_take_the_place_of_the_caption() -> None:
 
 def test_a_name_with_a_line_break_stays_on_its_line() -> None:
     assert printed(answer(hit(1)), {"id-1": "/p/two\nlines.jpg"})[0] == r"1  $'/p/two\nlines.jpg'"
+
+
+GATE = {"verdict": "complex", "predicted_ap": 0.2, "threshold": 0.5, "why": "many words"}
+FULL = answer(hit(1)).model_copy(
+    update={
+        "fusion": "mean_distance",
+        "timings_ms": {"total": 743.2},
+        "gate": GateDecision.model_validate(GATE),
+        "topic": "topic-6c08f48e",
+        "trust": {"bridge": 1.002},
+    }
+)
+
+
+@pytest.fixture
+def three_seconds(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(answers, "waited_seconds", lambda: 3.14)
+
+
+@pytest.mark.usefixtures("three_seconds")
+def test_a_plain_answer_ends_with_the_time_that_was_waited_and_what_to_type_next() -> None:
+    assert printed(FULL, {})[2:] == [
+        "1 picture in 3.1 s",
+        "why: lodestone explain 00000000; right? lodestone feedback 00000000 -r 1",
+    ]
+
+
+@pytest.mark.usefixtures("three_seconds")
+def test_an_explained_answer_has_the_technical_lines_and_both_times() -> None:
+    lines = printed(FULL, {}, explained=True)
+    assert lines[2] == "the search alone took 743 ms; mean_distance; spaces: bridge 1.00"
+    assert "gate: complex: many words" in lines
+    assert "trust of topic topic-6c08f48e: bridge 1.002" in lines
+    assert lines[-2:] == printed(FULL, {})[2:]
+
+
+@pytest.mark.usefixtures("three_seconds")
+def test_money_that_guides_cost_is_told_without_being_asked_for() -> None:
+    assert "1 picture in 3.1 s, cost 0.04" in printed(FULL.model_copy(update={"cost": 0.04}), {})
+
+
+def test_a_composed_answer_says_above_its_pictures_what_was_searched() -> None:
+    parts = [
+        QueryPart(name="picture", weight=0.2, image_id="id-1", region={"x": 0, "y": 0, "w": 0.5, "h": 1}),
+        QueryPart(name="words", weight=0.3, text="a beach"),
+        QueryPart(name="words2", weight=0.3, text="at night"),
+        QueryPart(name="without", weight=0.1, text="people", avoid=True),
+        QueryPart(name="unlike", weight=0.1, image_id="id-2", avoid=True),
+    ]
+    composed = FULL.model_copy(update={"parts": parts})
+    told = "showing results for a beach, at night, like a region of IMG_1.jpg, without people, unlike id-2"
+
+    lines = printed(composed, {"id-1": "/p/IMG_1.jpg"})
+    assert lines[0] == told
+    assert not any("part " in line for line in lines[1:])
+    assert "part words 0.30: a beach" in printed(composed, {}, explained=True)
+
+
+def test_the_hint_names_the_first_picture_of_the_page() -> None:
+    assert printed(answer(hit(11), hit(12)), {})[-1].endswith("lodestone feedback 00000000 -r 11")

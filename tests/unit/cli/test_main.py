@@ -34,6 +34,17 @@ def home(tmp_path: Path) -> Path:
         return runtime.home.path
 
 
+def test_a_picture_that_is_neither_a_file_nor_an_id_is_told_where_ids_are(home: Path) -> None:
+    for arguments in (
+        ("similar", "IMAGE_ID"),
+        ("search", "dogs", "--like", "IMAGE_ID"),
+        ("search", "dogs", "--unlike", "IMAGE_ID"),
+    ):
+        told = run_here(*arguments, home=home)
+        assert (told.code, "'IMAGE_ID'" in told.err) == (3, True), told.err
+        assert '"image_id" in lodestone search -o json' in told.err
+
+
 @pytest.fixture
 def asked(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
     """The requests that searches make; each of them fails."""

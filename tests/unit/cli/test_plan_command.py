@@ -140,3 +140,31 @@ def test_what_was_measured_here_before_is_used_with_its_age(tmp_path: Path) -> N
     assert "predicted_seconds" not in other["here"]  # measured with other pictures
     graphs = cli(home, "plan", "--images", "50000", "--output", "json").json
     assert graphs["here"]["predicted_seconds"] > 2 + 50_000 * 0.05  # from store.build_threshold on
+
+
+@pytest.mark.parametrize(
+    ("variables", "options", "catalog", "megabytes"),
+    [
+        ({}, (), "sqlite", 113),
+        ({"LODESTONE_CATALOG_URL": "sqlite:////tmp/elsewhere.sqlite"}, (), "sqlite", 113),
+        ({"LODESTONE_CATALOG_URL": "postgresql+psycopg://db.example/lodestone"}, (), "postgresql", 170),
+        ({}, ("--gpu", "h100", "--gpus", "8"), "sqlite", 113),
+        ({}, ("--gpu", "h100", "--gpus", "9"), "postgresql", 170),  # two machines, which refuse SQLite
+    ],
+)
+def test_a_plan_names_the_catalog_that_there_will_be(
+    tmp_path: Path, variables: dict[str, str], options: tuple[str, ...], catalog: str, megabytes: int
+) -> None:
+    arguments = ("plan", "--images", "100k", *options)
+    shown = run_here(*arguments, home=tmp_path / "home", **variables)
+    (line,) = [line for line in shown.out.splitlines() if line.startswith("catalog")]
+    assert line.split() == ["catalog", {"sqlite": "(SQLite)", "postgresql": "(PostgreSQL)"}[catalog], str(megabytes), "MB"]
+    facts = run_here(*arguments, "-o", "json", home=tmp_path / "home", **variables).json
+    assert (facts["cluster"]["catalog"], round(facts["plan"]["catalog_gb"] * 1000)) == (catalog, megabytes)
+
+
+def test_a_plan_is_neither_folded_nor_cut_in_a_pipe(tmp_path: Path) -> None:
+    told = run_here("plan", "--images", "100M", "--gpu", "h100", home=tmp_path / "home", COLUMNS="").out.splitlines()
+    notes = told[told.index("Where figures are from") + 1 :]
+    assert all(line[:3] in {"-  ", "!  "} for line in notes)
+    assert max(map(len, notes)) > 100

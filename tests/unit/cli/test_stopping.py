@@ -1,4 +1,4 @@
-"""What SIGTERM and a closed terminal do to a long command."""
+"""What Ctrl-C, SIGTERM and a closed terminal do to a long command."""
 
 from __future__ import annotations
 
@@ -6,11 +6,15 @@ import os
 import signal
 import threading
 from collections.abc import Iterator
+from contextlib import nullcontext
 from pathlib import Path
 
 import pytest
 
-from lodestone_cli.stopping import resume_command, stopped_by_signals
+from lodestone.catalog.catalog import Catalog
+from lodestone.catalog.records import RunState
+from lodestone.indexing.tasks import this_worker
+from lodestone_cli.stopping import outcome_of, stopped_by_signals
 
 
 @pytest.fixture(autouse=True)
@@ -62,10 +66,39 @@ def test_threads_leave_the_handlers_alone() -> None:
     assert found == [signal.SIG_DFL]
 
 
-def test_ctrl_c_is_told_how_to_go_on(capsys: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(KeyboardInterrupt), stopped_by_signals():
-        raise KeyboardInterrupt
-    assert "--resume" in capsys.readouterr().err
+def test_ctrl_c_is_told_what_is_kept_and_how_to_go_on(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(KeyboardInterrupt), stopped_by_signals(lambda: "8 of 24 pictures are kept"):
+        os.kill(os.getpid(), signal.SIGINT)
+    assert capsys.readouterr().err == "8 of 24 pictures are kept\n"
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+
+
+def press(done: list[str], *, under_way: int | None, times: int) -> None:
+    """Press Ctrl-C in work of which so much is under way; None for work that does not honour the request."""
+    with stopped_by_signals() as stop:
+        with nullcontext() if under_way is None else stop.honoured(lambda: under_way):
+            for time in range(times):
+                os.kill(os.getpid(), signal.SIGINT)
+                done.append(f"went on after {time + 1}")
+        done.append("came to its end")
+
+
+@pytest.mark.parametrize(
+    ("under_way", "times", "went_on"), [(3, 1, ["went on after 1"]), (3, 2, ["went on after 1"]), (0, 1, []), (None, 1, [])]
+)
+def test_the_first_ctrl_c_lets_what_is_under_way_come_to_its_end_and_the_second_does_not(
+    under_way: int | None, times: int, went_on: list[str]
+) -> None:
+    done: list[str] = []
+    with pytest.raises(KeyboardInterrupt):
+        press(done, under_way=under_way, times=times)
+    assert done == went_on
+
+
+@pytest.fixture
+def catalog(tmp_path: Path) -> Iterator[Catalog]:
+    with Catalog.open(tmp_path / "catalog.sqlite") as opened:
+        yield opened
 
 
 @pytest.mark.parametrize(
@@ -77,8 +110,26 @@ def test_ctrl_c_is_told_how_to_go_on(capsys: pytest.CaptureFixture[str]) -> None
     ],
 )
 def test_the_command_that_goes_on_names_the_corpus_and_the_home(
-    corpus: str, home: Path | None, command: str, capsys: pytest.CaptureFixture[str]
+    catalog: Catalog, corpus: str, home: Path | None, command: str
 ) -> None:
-    with pytest.raises(KeyboardInterrupt), stopped_by_signals(resume_command(corpus, home)):
-        raise KeyboardInterrupt
-    assert capsys.readouterr().err == f"what is finished is kept: `{command}` goes on\n"
+    run = catalog.start_run("index", catalog.ensure_corpus(corpus).corpus_id)
+    catalog.update_run(run.run_id, stage="embed")
+    catalog.finish_run(run.run_id, RunState.INTERRUPTED)
+    assert (
+        outcome_of(lambda: catalog, corpus, home)
+        == f"all 0 pictures are kept, but not all can be found yet; `{command}` goes on"
+    )
+
+
+def test_a_run_whose_end_could_not_be_recorded_is_told_all_the_same(catalog: Catalog) -> None:
+    catalog.start_run("index", catalog.ensure_corpus("default").corpus_id, worker=this_worker())
+    assert (
+        outcome_of(lambda: catalog, "default") == "the run was still looking for pictures; `lodestone index --resume` goes on"
+    )
+
+
+def test_where_no_run_was_begun_there_is_none_to_resume(catalog: Catalog) -> None:
+    assert outcome_of(lambda: catalog, "default") == "no run was begun: run the same command again"
+    run = catalog.start_run("index", catalog.ensure_corpus("default").corpus_id)
+    catalog.finish_run(run.run_id, RunState.DONE)
+    assert "run the same command again" in outcome_of(lambda: catalog, "default")
