@@ -41,6 +41,8 @@ _TITLES = {
 }
 LIMITS = {"fetch": "reading", "decode": "decoding", "embed": "the models", "write": "writing", "load": "the vector store"}
 _CAPTIONS = "captions"  # details of events that are about captions begin so
+_STOPPING = "stopping"  # detail of events of a run that was asked to stop
+_FINISHING = "finishing what is under way; Ctrl-C again stops at once"
 _COMPACTING = "compacting "  # details of the compaction of a corpus
 _CAPTION_TITLES = {
     "embed": "reading captions",
@@ -188,12 +190,16 @@ class _Bars:
         self.drawn: Bars = Progress(*columns, console=console, transient=True)
         self._tasks: dict[str, TaskID] = {}
         self._stage = ""
+        self._stopping = False
 
     def __call__(self, event: ProgressEvent) -> None:
         self.show(event.stage.value, _title(event), event)
 
     def show(self, key: str, title: str, event: ProgressEvent) -> None:
         """Show the state of the stage `key`; the stage before it is over."""
+        if event.detail == _STOPPING and not self._stopping:
+            self._stopping = True
+            self.drawn.console.print(_FINISHING)
         if key != self._stage:
             self._end()
             self._stage = key
@@ -224,6 +230,7 @@ class _Lines:
     def __init__(self) -> None:
         self._out: TextIO | None = sys.stderr
         self._stage = ""
+        self._stopping = False
         self._next = 0.0
 
     def __call__(self, event: ProgressEvent) -> None:
@@ -231,6 +238,9 @@ class _Lines:
 
     def show(self, key: str, title: str, event: ProgressEvent) -> None:
         """Write a line about the stage `key` if one is due."""
+        if event.detail == _STOPPING and not self._stopping:
+            self._stopping = True
+            self._say(_FINISHING)
         now = time.monotonic()
         finished = bool(event.total) and event.done >= event.total
         if key == self._stage and now < self._next and not finished:

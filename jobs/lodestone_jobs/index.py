@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from lodestone.indexing.progress import Progress, ProgressEvent, RunStage, silent
 from lodestone.indexing.run.index_run import index_paths
 from lodestone.indexing.run.report import IndexReport, IndexRequest
+from lodestone.indexing.stop_request import StopRequest
 from lodestone.indexing.sync.catching_up import SyncCall
 from lodestone_jobs.pools import ray_pool
 from lodestone_schemas.api import SyncRequest
@@ -30,6 +31,7 @@ def run_index(
     resume: str | None = None,
     service: ServiceClient | None = None,
     progress: Progress = silent,
+    stop: StopRequest | None = None,
 ) -> IndexReport:
     """Index paths with the executor that the settings choose.
 
@@ -46,6 +48,7 @@ def run_index(
         service: The running service of this home, which owns the store and loads what is embedded here; None when this process
             owns it.
         progress: Progress callback.
+        stop: Asks for an early end, before which the pictures under way are finished.
 
     Raises:
         LodestoneError: `index_paths` failed.
@@ -54,7 +57,13 @@ def run_index(
     synchronise = None if service is None else through(service)
     with ray_pool(runtime, [str(path) for path in paths]) as pool:
         return index_paths(
-            runtime, request, pool=pool.executor, synchronise=synchronise, loaders=pool.loaders, progress=progress
+            runtime,
+            request,
+            pool=pool.executor,
+            synchronise=synchronise,
+            loaders=pool.loaders,
+            progress=progress,
+            stop=stop,
         )
 
 

@@ -344,7 +344,7 @@ def test_commands_list_show_cancel_and_export(tmp_path: Path) -> None:
     again = run_here("runs", "retry-failed", "-o", "json", home=home)
     assert again.json["counts"]["retried"] == 1
     resumed = run_here("index", "--resume", "-o", "json", home=home)
-    assert resumed.json["resumed"] == again.json["run_id"]
+    assert (resumed.code, resumed.json["nothing_left"], resumed.json["run_id"]) == (0, True, again.json["run_id"])
     assert run_here("index", home=home).code == 2
     assert run_here("index", "--resume", "a", "b", home=home).code == 2
 
@@ -382,11 +382,10 @@ def test_a_run_killed_with_its_driver_is_told_with_what_it_finished_and_so_is_th
     assert (later["counts"]["embedded"], later["state"]) == (16, "done")
     assert (before["counts"], before["state"]) == (info.counts, "interrupted")
     nothing = run_here("index", "--resume", "--executor", "inline", "--local", home=home, **options)
-    assert "40 pictures can be found in default  (no picture was left to embed)" in nothing.out
+    assert "nothing to resume: the last run of default is complete\n40 pictures can be found" in nothing.out
 
 
-def test_the_first_slices_take_time_from_the_start_of_the_work(tmp_path: Path) -> None:
-    """Two workers bring their first slices at one moment: that is no rate."""
+def test_pictures_are_counted_as_they_are_done(tmp_path: Path) -> None:
     write_photos(tmp_path / "photos", 4)
     events: list[ProgressEvent] = []
     with open_runtime(tmp_path, executor="inline", slice_size=2) as runtime:
@@ -396,4 +395,4 @@ def test_the_first_slices_take_time_from_the_start_of_the_work(tmp_path: Path) -
     assert (counts[0], counts[-1]) == (0, 4)
     assert counts == sorted(counts)  # how many there are between depends on time: pictures are counted, not slices
     assert {event.total for event in embedding} == {4}
-    assert next(event.rate for event in embedding if event.done) > 0  # measured, not unknown for want of an earlier mark
+    assert embedding[-1].rate > 0  # over all the time, where there was too little for another

@@ -76,10 +76,15 @@ def _require_demo_home(context: CommandContext) -> None:
 
 def _own_folder(context: CommandContext, folder: Path) -> None:
     from lodestone_cli.progress import shown_progress
+    from lodestone_cli.stopping import DEFAULT_CORPUS, outcome_of, stopped_by_signals
     from lodestone_jobs.index import run_index
 
-    with shown_progress(context) as progress:
-        report = run_index(context.runtime, [folder], service=context.service(), progress=progress)
+    home = context.loaded.settings.home if context.loaded.sources.get("home") == "flag" else None
+    with (
+        stopped_by_signals(lambda: outcome_of(lambda: context.runtime.catalog, DEFAULT_CORPUS, home)) as stop,
+        shown_progress(context) as progress,
+    ):
+        report = run_index(context.runtime, [folder], service=context.service(), progress=progress, stop=stop)
 
     def human(console: Console) -> None:
         console.print(f"[bold]{report.images:,} pictures[/] can be found, {report.counts.get('failed', 0):,} could not be used")

@@ -92,13 +92,18 @@ def index(
         home=home, profile=profile, output=output, purpose="lodestone index", flags=flags, local=local
     ) as context:
         from lodestone_cli.progress import shown_progress
-        from lodestone_cli.stopping import resume_command, stopped_by_signals
+        from lodestone_cli.stopping import outcome_of, stopped_by_signals
         from lodestone_jobs.index import run_index
 
         context.require_store()
         if retry_failed and not paths and not resume:
             paths = _folders_of_failures(context, corpus)
-        with stopped_by_signals(resume_command(corpus, home)), shown_progress(context) as progress:
+        with (
+            stopped_by_signals(lambda: outcome_of(lambda: context.runtime.catalog, corpus, home)) as stop,
+            shown_progress(context) as progress,
+        ):
+            if resume:
+                corpus = _corpus_resumed(context, _run_named(paths or []), corpus)
             report = run_index(
                 context.runtime,
                 () if resume else _named(paths or []),
@@ -108,6 +113,7 @@ def index(
                 resume=_run_named(paths or []) if resume else None,
                 service=context.service(),
                 progress=progress,
+                stop=stop,
             )
 
         def human(console: Console) -> None:
@@ -163,6 +169,13 @@ def _run_named(arguments: list[str]) -> str:
             hint="lodestone index --resume, or --resume RUN (`lodestone runs list`)",
         )
     return arguments[0] if arguments else ""
+
+
+def _corpus_resumed(context: CommandContext, run_id: str, corpus: str) -> str:
+    """Return the name of the corpus whose run is resumed: that of the run, where one is named."""
+    from lodestone.indexing.run.history import recall
+
+    return recall(context.runtime.catalog, run_id, corpus=corpus).request.corpus
 
 
 def _require_some_usable(context: CommandContext, named: list[Path | str], corpus: str) -> None:
@@ -224,6 +237,12 @@ def print_report(console: Console, report: IndexReport) -> None:
     """Print what a run did, for people."""
     from rich.markup import escape
 
+    if report.nothing_left:
+        console.print(f"nothing to resume: the last run of {escape(report.corpus)} is complete")
+        console.print(
+            f"[bold]{counted(report.images, 'picture')}[/] can be found; lodestone index PATH looks for new and changed ones"
+        )
+        return
     failed = failures_of(report)
     changes = ", ".join(f"{report.counts[key]:,} {words}" for key, words in _CHANGES.items() if report.counts.get(key))
     changes += f"; {failed:,} could not be used" if changes and failed else ""

@@ -110,7 +110,7 @@ def retry_failed(
         from lodestone.indexing.run.history import recall
         from lodestone_cli.commands.index import print_report
         from lodestone_cli.progress import shown_progress
-        from lodestone_cli.stopping import resume_command, stopped_by_signals
+        from lodestone_cli.stopping import outcome_of, stopped_by_signals
         from lodestone_jobs.index import run_index
 
         context.require_store()
@@ -120,7 +120,10 @@ def retry_failed(
             raise InvalidRequestError(
                 f"run {run_id} does not say what was indexed", hint="lodestone index --retry-failed FOLDER"
             )
-        with stopped_by_signals(resume_command(request.corpus, home)), shown_progress(context) as progress:
+        with (
+            stopped_by_signals(lambda: outcome_of(lambda: context.runtime.catalog, request.corpus, home)) as stop,
+            shown_progress(context) as progress,
+        ):
             report = run_index(
                 context.runtime,
                 request.paths,
@@ -129,6 +132,7 @@ def retry_failed(
                 retry_failed=True,
                 service=context.service(),
                 progress=progress,
+                stop=stop,
             )
         context.emit(report.as_dict(), lambda console: print_report(console, report))
 

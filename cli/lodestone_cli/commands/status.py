@@ -12,6 +12,7 @@ from lodestone_cli.file_names import name_of, shown_name
 from lodestone_cli.naming import corpora_of, local_time
 from lodestone_cli.options import HomeOption, Output, OutputOption, ProfileOption
 from lodestone_cli.run_progress import short_progress
+from lodestone_cli.stopping import resume_command
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
     from lodestone_client import Lodestone
 
 _RUNS: Final = 5
+_ENDS: Final = {"interrupted": "was interrupted", "cancelled": "was cancelled", "failed": "failed"}
 _RUN_FIELDS: Final = {"run_id", "kind", "state", "stage", "started_at", "counts", "progress", "error"}
 
 
@@ -62,6 +64,7 @@ def _facts(context: CommandContext) -> dict[str, Any]:
     aliases, facts["store"] = _aliases(context)
     facts["idle"] = _idle(context)
     facts["corpora"] = [corpus.model_dump(mode="json") for corpus in context.api.iter_corpora()]
+    facts["unfinished"] = _unfinished(context)
     spaces = space_status(context.runtime)
     facts["spaces"] = {
         name: {
@@ -96,6 +99,27 @@ def _idle(context: CommandContext) -> dict[str, str]:
         return context.runtime.idle_parts()
     except LodestoneError as error:
         return {"gate": error.message}
+
+
+def _unfinished(context: CommandContext) -> list[dict[str, Any]]:
+    """Return the corpora whose last run ended early, how far it came, and the command that goes on."""
+    from lodestone.indexing.run.unfinished import unfinished_run
+
+    catalog, home = context.runtime.catalog, context.loaded.settings.home
+    named = home if context.loaded.sources.get("home") == "flag" else None
+    runs = [run for corpus in corpora_of(catalog) if (run := unfinished_run(catalog, corpus)) is not None]
+    return [
+        {
+            "corpus": run.corpus,
+            "run_id": run.run_id,
+            "state": run.state.value,
+            "kept": run.kept,
+            "waiting": run.waiting,
+            "progress": run.progress,
+            "resume": resume_command(run.corpus, named),
+        }
+        for run in runs
+    ]
 
 
 def _facts_of(remote: Lodestone) -> dict[str, Any]:
@@ -178,10 +202,15 @@ def _print(console: Console, facts: dict[str, Any]) -> None:
     console.print()
     console.print(table)
     console.print()
+    for run in facts["unfinished"]:
+        line = f"the last run of {run['corpus']} {_ENDS[run['state']]}: {run['progress']}; `{run['resume']}` goes on"
+        console.print(printable(line), style="yellow", markup=False)
     if not facts["store"]["ok"]:
         console.print(printable(f"store: {facts['store']['detail']}"), markup=False)
     for name, space in facts["spaces"].items() if facts["store"]["ok"] else ():
-        console.print(f"space {name}: {space['collection'] or 'not built'}{_state(space)}")
+        console.print(
+            f"space {name}: {space['collection'] or 'not built'}{_state(space, unfinished=bool(facts['unfinished']))}"
+        )
     for lacking in facts["missing_models"]:
         line = f"model {lacking['model']}: {lacking['message']}; {lacking['hint']}"
         console.print(printable(line), style="yellow", markup=False)
@@ -201,7 +230,9 @@ def _run_line(run: dict[str, Any]) -> str:
     return f"run {run['run_id'][:8]} of {began} {run['kind']}: {run['state']} {state} {run['error']}"
 
 
-def _state(space: dict[str, Any]) -> str:
+def _state(space: dict[str, Any], *, unfinished: bool) -> str:
     if not space["available"]:
         return "  (its models are missing)"
-    return "" if space["current"] else "  (out of date: run `lodestone index` again)"
+    if space["current"]:
+        return ""
+    return "  (waits for the end of the run)" if unfinished else "  (out of date: run `lodestone index` again)"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import time
 import uuid
 from collections.abc import Callable, Collection, Mapping, Sequence
@@ -197,6 +198,8 @@ def resolve(
     if guides and request_context.text_only:
         generators, guides, dropped = (), 0, (f"guides: {request_context.text_only}",)
     spaces, warnings = _searchable(options.spaces, profile, aliases, known_spaces, present)
+    if not spaces and not warnings:
+        warnings = [_nothing_indexed(catalog, request_context.visibility)]
     filter_, notes = query_filter(filters, catalog, request_context.visibility, leaves)
     if parts and options.fusion is not None:
         notes = [*notes, f"fusion {options.fusion!r} is left out: composed queries are ranked by {WEIGHTED_SUM}"]
@@ -340,13 +343,14 @@ def _searchable(
 ) -> tuple[dict[str, str], list[str]]:
     """Map spaces to collections, always those of the loaded version: a query is compared with what it is projected with.
 
-    While another version is being promoted, the loaded one is searched on in its own collection, until that is dropped.
+    While another version is being promoted, the loaded one is searched on in its own collection, until that is dropped. Nothing
+    at all is returned where nothing was ever loaded.
     """
     spaces: dict[str, str] = {}
     warnings = []
     wanted = list(dict.fromkeys(asked or profile.spaces))
     if wanted and not aliases.keys() & set(wanted) and set(wanted) <= known.keys():
-        return {}, ["nothing is indexed yet; run `lodestone index PATH`"]
+        return {}, []
     for space in wanted:
         if space not in known:
             raise UnknownNameError.among("space", space, list(known))
@@ -360,6 +364,16 @@ def _searchable(
         else:
             spaces[space] = known[space]
     return spaces, warnings
+
+
+def _nothing_indexed(catalog: CatalogReader, visibility: Visibility) -> str:
+    """Return what to do where no collection exists yet: go on with the first run, where one was begun."""
+    corpora = [corpus.name for corpus in catalog.corpora()]
+    names = [name for name in corpora if visibility.corpora is None or name in visibility.corpora]
+    if not names:
+        return "nothing is indexed yet; run `lodestone index PATH`"
+    of_corpus = f" --corpus {shlex.quote(names[0])}" if len(names) == 1 and names[0] != "default" else ""
+    return f"no index run has finished yet; `lodestone index --resume{of_corpus}` goes on with one that was interrupted"
 
 
 def _depths(first: int, wanted: int) -> tuple[int, ...]:

@@ -6,6 +6,8 @@ slices of the next one are handed out while those of the one before are in fligh
 after a pause. If its worker crashed while it had several slices, each of them is retried without company: all but one are
 innocent, and are embedded as fast as ever. A slice whose worker crashed at it alone is retried with its pictures isolated (see
 isolation.py), so that the picture that crashes workers becomes a failure row and the others are embedded.
+
+A run that is asked to stop hands out no further slice, and waits for those that workers have begun.
 """
 
 from __future__ import annotations
@@ -34,8 +36,9 @@ from lodestone.errors import (
 from lodestone.files.beneath import Boundaries
 from lodestone.indexing.embed.recording import record_slice
 from lodestone.indexing.embed.slicing import task_of
-from lodestone.indexing.progress import CAPTIONS_ALONE, Meter, Progress, RunStage
+from lodestone.indexing.progress import CAPTIONS_ALONE, STOPPING, Meter, Progress, RunStage
 from lodestone.indexing.stage_stats import StageShare, added
+from lodestone.indexing.stop_request import StopRequest
 from lodestone.indexing.tasks import SliceParts, SliceReceipt, SliceTask
 
 if TYPE_CHECKING:
@@ -94,6 +97,7 @@ class SliceBatches:
         progress: Called for every slice.
         limits: See `SliceBatchLimits`.
         boundaries: What may be opened of the roots.
+        stop: Asks for an early end.
         embedded: Pictures that went through the models.
         failed: Pictures that could not be used.
         completed: Pictures that went through the models, now or before their worker was killed.
@@ -113,6 +117,7 @@ class SliceBatches:
     progress: Progress
     limits: SliceBatchLimits = field(default_factory=SliceBatchLimits)
     boundaries: Boundaries = field(default_factory=Boundaries)
+    stop: StopRequest = field(default_factory=StopRequest)
     embedded: int = 0
     failed: int = 0
     completed: int = 0
@@ -128,6 +133,7 @@ class SliceBatches:
     _dead: set[str] = field(default_factory=set)  # workers that crashed
     _stages: dict[str, tuple[StageShare, ...]] = field(default_factory=dict)  # by worker
     _counted: Counter[str] = field(default_factory=Counter)  # pictures of unfinished slices that the meter has counted
+    _awaited: set[str] = field(default_factory=set)  # slices that are finished before an early end
 
     def run(self, executor: EmbedExecutor, *, rows: int, after_wave: Callable[[], None]) -> None:
         """Embed until no unfinished slice is left that can be embedded.
@@ -139,23 +145,39 @@ class SliceBatches:
 
         Raises:
             LodestoneError: the work as a whole failed; what is finished is recorded.
+            BaseException: `stop` asked for an early end, and what was under way is recorded.
         """
         self._roots = {root.root_id: root for root in self.catalog.roots(self.corpus_id)}
         fresh = (_Try(record) for record in self.catalog.unfinished_slices(self.parts.names(), self.corpus_id))
-        self._meter = Meter(
-            self.progress, RunStage.EMBED, total=rows
-        )  # started here, so that the rate includes the first slices
+        self._meter = Meter(self.progress, RunStage.EMBED, total=rows)
         waves = _Waves(self.limits, after_wave)
+        with _frozen_heap() if rows >= _MANY_ROWS else nullcontext(), self.stop.honoured(self._prepare_end):
+            self._embed(executor, fresh, waves)
+
+    def _embed(self, executor: EmbedExecutor, fresh: Iterator[_Try], waves: _Waves) -> None:
         following = next(fresh, None)
-        with _frozen_heap() if rows >= _MANY_ROWS else nullcontext():
-            while following is not None:
-                for receipt in executor.run(self._tasks(chain((following,), fresh), waves), self._tell):
-                    self._receive(receipt)
-                following = next(fresh, None) or self._await_due()
+        while following is not None:
+            for receipt in executor.run(self._tasks(chain((following,), fresh), waves), self._tell):
+                self._receive(receipt)
+                if self.stop.is_asked and not self._awaited:
+                    return
+            following = None if self.stop.is_asked else next(fresh, None) or self._await_due()
+
+    def _prepare_end(self) -> int:
+        """Choose the slices to wait for, those with pictures that are done, and return how many pictures they have.
+
+        Called between any two steps of the run, by the signal handler that asks for an early end.
+        """
+        begun = [current.record for current, _ in self._begun.values() if self._counted[current.record.slice_id]]
+        self._awaited = {record.slice_id for record in begun}
+        if self._meter is not None and begun:
+            self._meter.detail = STOPPING
+            self._meter.total = self._meter.done + sum(record.rows - self._counted[record.slice_id] for record in begun)
+        return sum(record.rows for record in begun)
 
     def _tasks(self, fresh: Iterator[_Try], waves: _Waves) -> Iterator[SliceTask]:
         """Yield tasks for slices that failed before, as soon as their pause is over, and for all others."""
-        while (attempt := self._due() or next(fresh, None)) is not None:
+        while not self.stop.is_asked and (attempt := self._due() or next(fresh, None)) is not None:
             self.heartbeat.check()
             waves.count()
             yield self._task(attempt)
@@ -184,7 +206,7 @@ class SliceBatches:
         attempt = self.catalog.start_attempt(current.record.slice_id, self.run_id)
         self._begun[current.record.slice_id] = current, attempt
         task = task_of(self.catalog, current.record, self._roots, self.parts, self.boundaries)
-        if self._meter is not None:
+        if self._meter is not None and not self.stop.is_asked:
             self._meter.detail = CAPTIONS_ALONE if set(task.parts) == {self.parts.captions} else ""
         return replace(task, attempt=current.number, isolate=isolate, alone=current.alone)
 
@@ -194,8 +216,10 @@ class SliceBatches:
         return added(self._stages.values())
 
     def _receive(self, receipt: SliceReceipt) -> None:
-        current, attempt = self._begun.pop(receipt.slice_id)
+        current, attempt = self._begun[receipt.slice_id]
         recorded = record_slice(self.catalog, self.embeddings, receipt, run_id=self.run_id, attempt=attempt.attempt)
+        del self._begun[receipt.slice_id]
+        self._awaited.discard(receipt.slice_id)
         self.embedded += receipt.embedded
         self.failed += recorded.failed
         self.completed += max(receipt.embedded, recorded.active)
@@ -237,13 +261,14 @@ class SliceBatches:
     def _tell(self, slice_id: str, pictures: int) -> None:
         """Count the pictures of a slice that are done; a second try counts from where the first one ended."""
         more = pictures - self._counted[slice_id]
-        if self._meter is not None and more > 0:
+        if self._meter is not None and more > 0 and (not self.stop.is_asked or slice_id in self._awaited):
             self._counted[slice_id] = pictures
             self._meter.add(more)
 
     def _count(self, record: SliceRecord, *, failures: int) -> None:
         counted = self._counted.pop(record.slice_id, 0)
         if self._meter is not None:
+            self._meter.total = max(self._meter.total, self._meter.done + record.rows - counted)  # while stopping
             self._meter.add(record.rows - counted, failures=failures)
 
     def _backoff(self, number: int) -> float:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING, Protocol
 
 from lodestone.indexing.embed.executors import (
@@ -52,9 +53,10 @@ class ExecutorLifecycle:
         if self._started is None and chosen != "inline":
             self._start(chosen).start()
 
-    def executor(self, slices: int) -> EmbedExecutor:
-        """Return an executor for this many slices; one that is started already is reused where there is enough work."""
-        chosen = choose_executor(self._resources.settings, slices)
+    def executor(self, pictures: int) -> EmbedExecutor:
+        """Return an executor for this many pictures; one that is started already is reused where there is enough work."""
+        settings = self._resources.settings
+        chosen = choose_executor(settings, math.ceil(pictures / (settings.index.slice_size or SMALL_SLICE)))
         if self._started is None or chosen == "inline":
             return self._start(chosen)
         return self._started

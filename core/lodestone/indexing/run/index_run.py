@@ -20,7 +20,7 @@ from lodestone.embeddings.slices import remove_leftovers
 from lodestone.errors import EmbeddingsDamagedError, InvalidRequestError, LodestoneError, RunCancelledError, RunFailedError
 from lodestone.indexing.embed.executors import ExecutorFactory, worker_count
 from lodestone.indexing.embed.slice_batches import SliceBatches, SliceBatchLimits
-from lodestone.indexing.embed.slicing import plan_slices, slice_rows
+from lodestone.indexing.embed.slicing import first_slice_rows, plan_slices, slice_rows
 from lodestone.indexing.faults import Faults
 from lodestone.indexing.heartbeat import Heartbeat
 from lodestone.indexing.locking import corpus_lock
@@ -28,6 +28,7 @@ from lodestone.indexing.progress import Meter, Progress, ProgressEvent, RunStage
 from lodestone.indexing.run.executor_lifecycle import ExecutorLifecycle, IndexResources
 from lodestone.indexing.run.history import Everything, RunRequestRecord, recall
 from lodestone.indexing.run.report import IndexReport, IndexRequest
+from lodestone.indexing.run.unfinished import idle_report, nothing_left
 from lodestone.indexing.scan import mounts
 from lodestone.indexing.scan.caption_changes import Recaptioner
 from lodestone.indexing.scan.changes import ChangeFinder
@@ -39,6 +40,7 @@ from lodestone.indexing.scan.scan_scopes import Candidate, examine, scopes_of, u
 from lodestone.indexing.scan.scope import ScanScope
 from lodestone.indexing.scan.source_scopes import SourceCandidate
 from lodestone.indexing.stage_stats import StageShare
+from lodestone.indexing.stop_request import StopRequest
 from lodestone.indexing.sync.catching_up import CatchingUp, SyncCall
 from lodestone.indexing.sync.collections import SyncReport
 from lodestone.indexing.sync.loaders import LoaderFactory
@@ -60,6 +62,7 @@ def index_paths(
     synchronise: SyncCall | None = None,
     loaders: LoaderFactory | None = None,
     progress: Progress = silent,
+    stop: StopRequest | None = None,
 ) -> IndexReport:
     """Make the pictures below some paths searchable.
 
@@ -70,6 +73,10 @@ def index_paths(
         synchronise: Called to synchronise the collections; None to do it in this process.
         loaders: Makes the loader of groups of slices where this process synchronises; None to load them in its threads.
         progress: Called at every step.
+        stop: Asks for an early end, before which the pictures under way are finished.
+
+    Returns:
+        What was done. Where a run is to be resumed that left nothing, no run is made, and the report says so.
 
     Raises:
         NotFoundError: none of the paths exists.
@@ -82,6 +89,8 @@ def index_paths(
     started = time.perf_counter()
     catalog = resources.catalog
     left = recall(catalog, request.resume, corpus=request.corpus) if request.resume is not None else RunRequestRecord(request)
+    if left.corpus is not None and nothing_left(resources, left, served=synchronise is not None):
+        return idle_report(catalog, left.corpus, left.run_id)
     request = left.request
     problems: list[LodestoneError] = []
     candidates: list[Candidate | SourceCandidate] = []
@@ -107,6 +116,7 @@ def index_paths(
                 heartbeat,
                 ExecutorLifecycle(resources, pool),
                 catching_up,
+                stop or StopRequest(),
             )
             try:
                 if left.discover:
@@ -117,17 +127,8 @@ def index_paths(
                 synced = job.synchronise()
                 job.discard()
                 job.complain()
-            except KeyboardInterrupt:
-                _finish(resources, run, RunState.INTERRUPTED, "interrupted by the user")
-                raise
-            except SystemExit as error:  # raised by a signal
-                _finish(resources, run, RunState.INTERRUPTED, f"stopped with exit code {error.code}")
-                raise
-            except RunCancelledError as error:
-                _finish(resources, run, RunState.CANCELLED, error.message)
-                raise
             except BaseException as error:
-                _finish(resources, run, RunState.FAILED, f"{type(error).__name__}: {error}")
+                _finish(resources, run, error)
                 raise
             finally:
                 job.close()
@@ -167,6 +168,7 @@ class _Job:
     heartbeat: Heartbeat
     lifecycle: ExecutorLifecycle
     catching_up: CatchingUp
+    stop: StopRequest
     counts: Counter[str] = field(default_factory=Counter)
     warnings: list[str] = field(default_factory=list)
     embed_seconds: float = 0.0
@@ -263,15 +265,14 @@ class _Job:
         """Embed every unfinished slice; `planned` says that every picture is in a slice already."""
         catalog, index = self.resources.catalog, self.resources.settings.index
         corpus_id = self.corpus.corpus_id
+        in_bucket = self.resources.embeddings.folder is None
         if not planned:
+            pending = catalog.count_images(corpus_id, ImageState.PENDING)
             plan_slices(
                 catalog,
                 corpus_id,
-                size=slice_rows(
-                    index.slice_size,
-                    catalog.count_images(corpus_id, ImageState.PENDING),
-                    in_bucket=self.resources.embeddings.folder is None,
-                ),
+                size=slice_rows(index.slice_size, pending, in_bucket=in_bucket),
+                first=first_slice_rows(index.slice_size, in_bucket=in_bucket),
                 workers=worker_count(self.resources.settings),
                 again=Everything() if self.request.retry_failed else (),
                 run_id=self.run.run_id,
@@ -292,9 +293,10 @@ class _Job:
             self.progress,
             SliceBatchLimits(index.wave_slices, index.wave_s, index.attempts, index.backoff_s),
             boundaries_of(self.resources.settings),
+            self.stop,
         )
         try:
-            self.slice_batches.run(self.lifecycle.executor(slices), rows=rows, after_wave=self._between_waves)
+            self.slice_batches.run(self.lifecycle.executor(rows), rows=rows, after_wave=self._between_waves)
         finally:
             self.counts["embedded"] += self.slice_batches.embedded
             self.counts["failed"] += self.slice_batches.failed
@@ -357,12 +359,19 @@ class _Job:
         self.resources.catalog.update_run(self.run.run_id, stage=stage.value, counts=dict(self.counts))
 
 
-def _finish(resources: IndexResources, run: Run, state: RunState, why: str) -> None:
-    """End the run's row.
+def _finish(resources: IndexResources, run: Run, error: BaseException) -> None:
+    """End the row of a run that `error` ended.
 
-    The error that ended the run is about to be raised; a failure to write the row must not hide it.
+    The error is about to be raised; a failure to write the row must not hide it.
     """
+    state, why = RunState.FAILED, f"{type(error).__name__}: {error}"
+    if isinstance(error, KeyboardInterrupt):
+        state, why = RunState.INTERRUPTED, "interrupted by the user"
+    elif isinstance(error, SystemExit):  # raised by a signal
+        state, why = RunState.INTERRUPTED, f"stopped with exit code {error.code}"
+    elif isinstance(error, RunCancelledError):
+        state, why = RunState.CANCELLED, error.message
     try:
         resources.catalog.finish_run(run.run_id, state, why)
-    except LodestoneError as error:
-        _log.warning("the end of run %s could not be recorded: %s", run.run_id, error)
+    except LodestoneError as problem:
+        _log.warning("the end of run %s could not be recorded: %s", run.run_id, problem)

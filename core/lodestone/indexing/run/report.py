@@ -81,6 +81,7 @@ class IndexReport:
         warnings: Sentences for the user.
         sync: What happened to the collections; None when the service did it.
         stages: Work of fetching, decoding, embedding and writing, over all workers; empty if nothing was embedded.
+        nothing_left: Whether a run was to be resumed that had left nothing. `run_id` is then that run's, and no other was made.
     """
 
     run_id: str
@@ -99,6 +100,7 @@ class IndexReport:
     warnings: tuple[str, ...] = ()
     sync: SyncReport | None = field(default=None, repr=False)
     stages: tuple[StageShare, ...] = ()
+    nothing_left: bool = False
 
     @property
     def limited_by(self) -> str | None:
@@ -124,6 +126,7 @@ class IndexReport:
             "adopted_parts": self.adopted,
             "completed": self.completed,
             "resumed": self.resumed,
+            "nothing_left": self.nothing_left,
             "retries": self.retries,
             "worker_deaths": self.deaths,
             "stages": [stage_progress(share).model_dump() for share in self.stages],

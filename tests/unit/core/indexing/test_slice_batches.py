@@ -18,7 +18,8 @@ from lodestone.indexing.embed import slice_batches
 from lodestone.indexing.embed.slice_batches import SliceBatches, SliceBatchLimits
 from lodestone.indexing.embed.slicing import plan_slices
 from lodestone.indexing.heartbeat import Heartbeat
-from lodestone.indexing.progress import silent
+from lodestone.indexing.progress import STOPPING, Progress, ProgressEvent, silent
+from lodestone.indexing.stop_request import StopRequest
 from lodestone.indexing.tasks import (
     SliceParts,
     SliceProgressCallback,
@@ -87,13 +88,30 @@ def catalog(tmp_path: Path) -> Iterator[Catalog]:
         yield catalog
 
 
-def embed(catalog: Catalog, folder: Path, workers: Workers, waves: list[int], **limits: float) -> SliceBatches:
+def embed(
+    catalog: Catalog,
+    folder: Path,
+    workers: Workers,
+    waves: list[int],
+    *,
+    stop: StopRequest | None = None,
+    progress: Progress = silent,
+    **limits: float,
+) -> SliceBatches:
     corpus = catalog.ensure_corpus("default")
     run = catalog.start_run("index", corpus.corpus_id)
     given = SliceBatchLimits(**{"backoff": 0.0, **limits})  # type: ignore[arg-type]
     with Heartbeat(catalog, run.run_id) as heartbeat:
         batches = SliceBatches(
-            catalog, open_area(folder), corpus.corpus_id, run.run_id, SliceParts("captions"), heartbeat, silent, given
+            catalog,
+            open_area(folder),
+            corpus.corpus_id,
+            run.run_id,
+            SliceParts("captions"),
+            heartbeat,
+            progress,
+            given,
+            stop=stop or StopRequest(),
         )
         batches.run(workers, rows=2 * SLICES, after_wave=lambda: waves.append(len(workers.in_flight)))
     return batches
@@ -146,3 +164,58 @@ def test_the_heap_is_frozen_during_a_large_run_alone(
     embed(catalog, tmp_path, Noting(), [])
     assert all(count > 0 for count in counts) is frozen
     assert gc.get_freeze_count() == 0
+
+
+class Interrupted(Workers):
+    """Is asked to stop when one picture of the fourth slice is done, which is in flight with two others."""
+
+    def __init__(self, stop: StopRequest, errors: dict[int, Exception] | None = None) -> None:
+        super().__init__(errors)
+        self.stop = stop
+        self.answers: list[bool] = []
+        self.given: list[SliceReceipt] = []
+
+    def run(
+        self, tasks: Iterable[SliceTask], report_progress: SliceProgressCallback = ignore_progress
+    ) -> Iterator[SliceReceipt]:
+        for receipt in super().run(tasks, report_progress):
+            self.given.append(receipt)
+            yield receipt
+            if len(self.given) == 3:
+                report_progress(self.in_flight[0].slice_id, 1)
+                self.answers = [self.stop.ask(KeyboardInterrupt()), self.stop.ask(KeyboardInterrupt())]
+
+
+def test_a_run_that_is_asked_to_stop_finishes_the_slices_that_are_begun_and_no_other(catalog: Catalog, tmp_path: Path) -> None:
+    stop, events = StopRequest(), list[ProgressEvent]()
+    workers = Interrupted(stop)
+    with pytest.raises(KeyboardInterrupt):
+        embed(catalog, tmp_path, workers, [], stop=stop, progress=events.append)
+    assert workers.answers == [True, False]  # whoever asks twice does not want to wait
+    assert [receipt.slice_id for receipt in workers.given] == [task.slice_id for task in workers.begun[:4]]
+    assert len(workers.begun) == 5  # in flight, without a picture that is done
+    assert (events[-1].detail, events[-1].done, events[-1].total) == (STOPPING, 8, 8)
+    assert not stop.is_asked
+
+
+def test_a_slice_that_fails_while_the_run_stops_is_not_tried_again(catalog: Catalog, tmp_path: Path) -> None:
+    stop = StopRequest()
+    workers = Interrupted(stop, {3: WorkerDiedError("it died")})
+    with pytest.raises(KeyboardInterrupt):
+        embed(catalog, tmp_path, workers, [], stop=stop)
+    assert len(workers.given) == 4
+    assert len(workers.begun) == 5
+
+
+def test_nothing_is_waited_for_where_nothing_would_be_lost(catalog: Catalog, tmp_path: Path) -> None:
+    """Models are still being loaded, or no slice was handed out."""
+    stop, answers = StopRequest(), list[bool]()
+
+    class Loading(Workers):
+        def _receipt(self) -> SliceReceipt:
+            answers.append(stop.ask(KeyboardInterrupt()))
+            return super()._receipt()
+
+    assert not stop.ask(KeyboardInterrupt())
+    embed(catalog, tmp_path, Loading(), [], stop=stop)
+    assert answers == [False] * SLICES

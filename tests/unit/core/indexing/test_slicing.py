@@ -3,7 +3,7 @@
 import pytest
 
 from lodestone.catalog.records import ImageRecord, ImageState
-from lodestone.indexing.embed.slicing import cut, slice_rows
+from lodestone.indexing.embed.slicing import cut, first_slice_rows, slice_rows
 
 
 def images(count: int) -> list[ImageRecord]:
@@ -46,6 +46,40 @@ def test_cutting_holds_only_a_few_slices_at_a_time() -> None:
 
     next(cut(counted(), size=10, workers=2))
     assert taken <= 50
+
+
+@pytest.mark.parametrize("count", [0, 1, 31, 32, 33, 403, 1000, 5000])
+@pytest.mark.parametrize("workers", [1, 2, 8])
+def test_slices_that_begin_small_hold_every_picture_once_and_in_order(count: int, workers: int) -> None:
+    slices = list(cut(images(count), size=256, workers=workers, first=32))
+    assert [image for part in slices for image in part] == images(count)
+    assert all(1 <= len(part) <= 256 for part in slices)
+
+
+def test_the_first_slices_are_small_and_grow_so_that_a_run_that_is_killed_early_has_kept_some() -> None:
+    sizes = [len(part) for part in cut(images(5000), size=256, workers=2, first=32)]
+    assert sizes[:13] == [32] * 4 + [64] * 4 + [128] * 4 + [256]
+    assert [len(part) for part in cut(images(403), size=256, workers=2, first=32)] == [32] * 4 + [45] + [46] * 5
+    sizes = [len(part) for part in cut(images(50_000), size=256, workers=64, first=32)]
+    assert sizes[:49] == [32] * 16 + [64] * 16 + [128] * 16 + [256]  # many workers do not make many more small slices
+
+
+@pytest.mark.parametrize("workers", [1, 2, 3, 8])
+@pytest.mark.parametrize("count", [200, 403, 600, 639, 1000, 3000, 9000])
+def test_slices_that_begin_small_end_evenly_too(count: int, workers: int) -> None:
+    """A large slice at the end would keep one worker busy alone."""
+    sizes = [len(part) for part in cut(images(count), size=256, workers=workers, first=32)]
+    last = sizes[-min(workers, len(sizes)) :]
+    assert max(last) - min(last) <= 1
+    busy = [0] * workers  # each takes the next slice when it is free
+    for rows in sizes:
+        busy[busy.index(min(busy))] += rows
+    assert max(busy) - min(busy) <= max(last) + 1
+
+
+@pytest.mark.parametrize(("wanted", "in_bucket", "rows"), [(0, False, 32), (0, True, 0), (64, False, 0)])
+def test_first_slices_are_small_on_disks_where_no_size_is_set(wanted: int, in_bucket: bool, rows: int) -> None:
+    assert first_slice_rows(wanted, in_bucket=in_bucket) == rows
 
 
 @pytest.mark.parametrize(

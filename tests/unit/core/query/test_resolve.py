@@ -167,6 +167,25 @@ def test_a_space_of_another_version_or_without_an_index_is_left_out_with_a_warni
 
 
 @pytest.mark.parametrize(
+    ("corpora", "seen", "command"),
+    [
+        (["default"], None, "lodestone index --resume"),
+        (["our trip"], None, "lodestone index --resume --corpus 'our trip'"),
+        (["family", "work"], None, "lodestone index --resume"),
+        (["family", "work"], {"work"}, "lodestone index --resume --corpus work"),
+        (["family"], {"work"}, "lodestone index PATH"),  # nothing is told of what the caller does not see
+    ],
+)
+def test_where_only_an_interrupted_run_was_made_its_resumption_is_named(catalog, corpora, seen, command):
+    for name in corpora:
+        catalog.ensure_corpus(name)
+    caller = EVERYTHING if seen is None else Visibility(corpora=frozenset(seen))
+    options = SearchRequest(query="x")
+    (warning,) = resolved(catalog, options, aliases={}, request_context=replace(NOW, visibility=caller)).warnings
+    assert f"`{command}`" in warning
+
+
+@pytest.mark.parametrize(
     ("offset", "limit", "depths"),
     [
         (0, 20, (100,)),
