@@ -1,4 +1,4 @@
-"""API models of access control over HTTP: scopes and API keys."""
+"""API models of access control over HTTP: scopes, API keys, and what a caller may do."""
 
 from __future__ import annotations
 
@@ -64,3 +64,15 @@ class KeyCreated(_Model):
 
     key: KeyInfo
     secret: str = Field(description="Send it as `Authorization: Bearer …`.")
+
+
+class AccessInfo(_Model):
+    """Describes what the caller may do, and what there is to choose from. The service's own pages ask for it."""
+
+    scopes: list[Scope] = Field(description="All that the caller may do; `admin` brings the others with it.")
+    paths: bool = Field(
+        False, description="Whether the caller is on the service's machine and may ask where pictures' files are."
+    )
+    compositions: list[str] = Field(
+        default_factory=list, description="Names that `composition` of a search takes, `default` first."
+    )

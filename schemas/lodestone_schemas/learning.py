@@ -44,7 +44,10 @@ class TagInfo(Model):
     tag_id: str
     image_id: str
     text: str
-    source: str = Field(description="implicit: a query that found it; user: given by hand.")
+    source: str = Field(
+        description="user: given by hand; feedback: the picture was called right for these words; implicit: a search was sure "
+        "of it."
+    )
     score: float | None = None
     query_id: str | None = None
     created_at: datetime

@@ -6,7 +6,7 @@ from datetime import datetime
 
 from pydantic import Field
 
-from lodestone_schemas.base import NEXT_CURSOR, DisplayedModel, Model
+from lodestone_schemas.base import NEXT_CURSOR, DisplayedModel, ImageId, Model
 
 
 class ImageInfo(DisplayedModel):
@@ -61,6 +61,21 @@ class PictureTags(Model):
     labels: list[PictureLabel] | None = Field(description="Nearest first; null where the profile has no label space.")
     quality: PictureQuality
     safety: PictureSafety | None = Field(description="Null where no safety model is installed.")
+
+
+class PathsRequest(Model):
+    """Asks where the files of pictures are."""
+
+    image_ids: list[ImageId] = Field(min_length=1, max_length=1_000)
+
+
+class PicturePaths(Model):
+    """Says where the files of pictures are, seen from the service's machine."""
+
+    paths: dict[str, str] = Field(
+        description="Image id to absolute path, or to the URL of what is in a bucket. Pictures that are unknown, or whose "
+        "names are no text, are left out."
+    )
 
 
 class ImagePage(Model):

@@ -196,6 +196,7 @@ TABLE: Final[tuple[RoutePolicy, ...]] = (
     # Whoever has used up a key's rate may still sign out, which says so where it is refused.
     RoutePolicy(method="POST", path="/v1/session", rate_limited=False),
     RoutePolicy(method="DELETE", path="/v1/session", rate_limited=False),
+    RoutePolicy(method="GET", path="/v1/access", scopes=_READ),
     RoutePolicy(method="GET", path="/v1/status"),
     # -- search
     RoutePolicy(method="POST", path="/v1/search", scopes=_READ, admission=_QUERY, deadline=DeadlineRule.QUERY),
@@ -219,6 +220,7 @@ TABLE: Final[tuple[RoutePolicy, ...]] = (
     ),
     # -- pictures
     RoutePolicy(method="GET", path="/v1/images", scopes=_READ, problems=_NOT_FOUND),
+    RoutePolicy(method="POST", path="/v1/images/paths", scopes=_READ),
     RoutePolicy(method="GET", path="/v1/images/{image_id}", scopes=_READ),
     RoutePolicy(
         method="GET", path="/v1/images/{image_id}/similar", scopes=_READ, admission=_QUERY, deadline=DeadlineRule.QUERY
@@ -272,6 +274,7 @@ TABLE: Final[tuple[RoutePolicy, ...]] = (
     ),
     RoutePolicy(method="GET", path="/v1/queries/{query_id}/guides/{guide_id:path}", scopes=_READ),
     RoutePolicy(method="POST", path="/v1/feedback", scopes=_TEACH, idempotent=True, problems=_NOT_FOUND),
+    RoutePolicy(method="POST", path="/v1/feedback/withdraw", scopes=_TEACH, idempotent=True, problems=_NOT_FOUND),
     RoutePolicy(method="GET", path="/v1/tags", scopes=_READ, problems=_NOT_FOUND),
     RoutePolicy(method="POST", path="/v1/tags", scopes=_TEACH, idempotent=True, problems=_NOT_FOUND),
     RoutePolicy(method="DELETE", path="/v1/tags/{tag_id}", scopes=_TEACH, idempotent=True),

@@ -9,10 +9,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.support.browser import PHONE, chromium, inaccessible, matches, page_of, until
+from tests.support.browser import PHONE, inaccessible, matches, page_of, until
 from tests.support.home import image_ids, settings_for
 from tests.support.homes import home_settings, index
 from tests.support.pictures import write_photos
+from tests.support.search_page import shared_browser  # noqa: F401 - a fixture
 from tests.support.served import TOKEN, Served, served_here
 
 from lodestone.access.keys import ApiKey
@@ -207,12 +208,6 @@ def keyless(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
     """A service of an empty home that asks for no keys."""
     with served_here(settings_for(tmp_path_factory.mktemp("keyless"))) as served:
         yield served
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Any]:
-    with chromium() as running:
-        yield running
 
 
 @pytest.fixture(scope="module")
@@ -423,6 +418,40 @@ def test_older_runs_follow_without_gaps_or_doubles_though_new_ones_begin(page: A
     page.get_by_role("button", name="Show older runs").click()
     until(page, shown, list(range(total[0] - 1, -1, -1)))
     assert page.get_by_role("button", name="Show older runs").count() == 0
+
+
+def test_runs_of_all_kinds_say_what_they_did(page: Any) -> None:
+    run = {"corpus": None, "state": "done", "stage": "", "error": "", "failures": 0, "progress": None, "heartbeat_at": None}
+    run |= {"cancel_requested": False, "started_at": "2026-01-01T00:00:00Z", "finished_at": "2026-01-01T00:00:01Z"}
+    told = {
+        "train-bridge": ({"pictures": 784, "texts": 1475}, "Learnt from 784 pictures and 1,475 texts."),
+        "train-complexity": ({"judged": 1, "feedback": 0}, "Learnt from 1 judged query."),
+        "train-weights": ({"pairs": 40}, "Learnt from 40 queries with their right pictures."),
+        "duplicates": ({"exact": 2, "near": 1}, "2 exact copies, 1 near copy"),
+        "compact": ({"replaced": 4, "written": 1}, "4 slices rewritten as 1"),
+        "model-swap": ({"embedded": 3, "adopted": 1}, "3 pictures embedded, 1 picture was embedded before"),
+        "index": ({"new": 0, "gone": 2, "embedded": 0}, "2 files gone"),
+        "catalog-rebuild": ({"pictures": 12, "left_out": 1}, "pictures: 12, left out: 1"),
+    }
+    runs = [
+        {**run, "run_id": f"00000000-0000-4000-8000-{at:012d}", "kind": kind, "counts": counts}
+        for at, (kind, (counts, _)) in enumerate(told.items())
+    ]
+    page.route("**/v1/runs?*", lambda route: route.fulfill(json={"runs": runs, "next_cursor": None}))
+    show(page, "runs")
+    page.locator(".cards li").nth(len(told) - 1).wait_for()
+    assert page.locator(".cards li > p").all_inner_texts() == [line for _, line in told.values()]
+    assert inaccessible(page) == []
+
+
+def test_the_name_of_a_key_that_is_too_long_is_refused_and_not_cut(page: Any) -> None:
+    show(page, "keys")
+    page.get_by_text("Make a key").click()
+    name = page.get_by_label("What it is for")
+    name.fill("n" * 201)
+    page.get_by_role("button", name="Make the key").click()
+    page.locator(".toast.note").get_by_text("name").wait_for()
+    assert name.input_value() == "n" * 201
 
 
 def test_tags_are_confirmed_and_removed(page: Any) -> None:

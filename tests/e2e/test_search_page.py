@@ -9,10 +9,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.support.browser import PHONE, chromium, inaccessible, page_of, until
+from tests.support.browser import PHONE, inaccessible, page_of, until
 from tests.support.cutting_proxy import cutting_proxy
-from tests.support.homes import home_settings, index, write_pictures
+from tests.support.homes import home_settings, index
 from tests.support.photos import COFFEE, photo_path
+from tests.support.search_page import TILES, captioned_pictures, finished, search, shared_browser  # noqa: F401 - a fixture
 from tests.support.served import Served, served_here
 
 from lodestone.access.keys import ApiKey
@@ -20,20 +21,12 @@ from lodestone.config.serve import AuthSettings, ServeSettings
 from lodestone.home.runtime import Runtime
 from lodestone_schemas.access import KeyRequest, Scope
 
-TILES = ".grid .tile:not(.loading)"
-
 
 @pytest.fixture(scope="module")
 def homes(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
-    """One indexed home, twice. Captions of three photos make guides of them."""
+    """One indexed home, twice."""
     folder = tmp_path_factory.mktemp("search-page")
-    write_pictures(folder / "pictures", drawn=30)
-    for name, caption in (
-        ("chelsea", "a cat looks at the camera"),
-        ("coffee", "a cup of coffee"),
-        ("rocket", "a rocket at night"),
-    ):
-        (folder / "pictures" / f"{name}.txt").write_text(caption)
+    captioned_pictures(folder / "pictures", drawn=30)
     index(home_settings(folder / "home"), folder / "pictures")
     shutil.copytree(folder / "home", folder / "keyed")
     return folder / "home", folder / "keyed"
@@ -45,29 +38,11 @@ def site(homes: tuple[Path, Path]) -> Iterator[Served]:
         yield served
 
 
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Any]:
-    with chromium() as running:
-        yield running
-
-
 @pytest.fixture
 def page(browser: Any, site: Served) -> Iterator[Any]:
     with page_of(browser, site.address.url) as opened:
         opened.goto("/")
         yield opened
-
-
-def search(page: Any, words: str) -> None:
-    page.get_by_role("combobox", name="What the picture shows").fill(words)
-    page.keyboard.press("Enter")
-    finished(page)
-
-
-def finished(page: Any) -> None:
-    """Wait until the answer is whole."""
-    page.wait_for_selector("main[aria-busy=false]")
-    page.wait_for_selector(TILES)
 
 
 def first(page: Any) -> str:

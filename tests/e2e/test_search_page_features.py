@@ -12,13 +12,13 @@ from typing import Any
 
 import pytest
 from PIL import Image
-from tests.support.browser import ORDER, PHONE, chromium, inaccessible, page_of, until
-from tests.support.homes import home_settings, index, write_pictures
+from tests.support.browser import ORDER, PHONE, inaccessible, page_of, until
+from tests.support.homes import home_settings, index
 from tests.support.page_answers import answering, events, guide, hit, response
 from tests.support.photos import CAT, COFFEE, PERSON, photo, photo_path
+from tests.support.search_page import TILES, captioned_pictures, finished, part_labels, search, shared_browser  # noqa: F401 - a fixture
 from tests.support.served import Served, served_here
 
-TILES = ".grid .tile:not(.loading)"
 COUNT = "document.querySelectorAll('.tile').length"
 
 
@@ -26,13 +26,7 @@ COUNT = "document.querySelectorAll('.tile').length"
 def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
     """Two corpora: drawn pictures and photos, of which three have captions; and one photo with a date and a place."""
     folder = tmp_path_factory.mktemp("features")
-    write_pictures(folder / "pictures", drawn=8)
-    for name, caption in (
-        ("chelsea", "a cat looks at the camera"),
-        ("coffee", "a cup of coffee"),
-        ("rocket", "a rocket at night"),
-    ):
-        (folder / "pictures" / f"{name}.txt").write_text(caption)
+    captioned_pictures(folder / "pictures", drawn=8)
     facts = Image.Exif()
     facts.get_ifd(0x8769)[0x9003] = "2019:07:14 10:00:00"
     facts.get_ifd(0x8825).update({1: "S", 2: (33.0, 51.0, 36.0), 3: "E", 4: (151.0, 12.0, 36.0)})
@@ -46,28 +40,11 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
         yield served
 
 
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Any]:
-    with chromium() as running:
-        yield running
-
-
 @pytest.fixture
 def page(browser: Any, site: Served) -> Iterator[Any]:
     with page_of(browser, site.address.url, expected=("Failed to load resource",)) as opened:
         opened.goto("/")
         yield opened
-
-
-def search(page: Any, words: str) -> None:
-    page.get_by_role("combobox", name="What the picture shows").fill(words)
-    page.keyboard.press("Enter")
-    finished(page)
-
-
-def finished(page: Any) -> None:
-    page.wait_for_selector("main[aria-busy=false]")
-    page.wait_for_selector(TILES)
 
 
 def opened(page: Any, name: str) -> None:
@@ -83,10 +60,6 @@ def saved(page: Any, name: str) -> bytes:
     with page.expect_download() as download:
         page.get_by_role("button", name=name, exact=True).click()
     return Path(download.value.path()).read_bytes()
-
-
-def labels(page: Any) -> list[str]:
-    return list(page.locator(".chips .chip .label").all_inner_texts())
 
 
 def test_filters_are_added_from_a_menu_removed_one_by_one_and_part_of_the_address(page: Any) -> None:
@@ -105,15 +78,15 @@ def test_filters_are_added_from_a_menu_removed_one_by_one_and_part_of_the_addres
     page.get_by_label("Taken before").fill("2019-08-01")
     page.get_by_role("button", name="Apply").click()
     until(page, COUNT, 1)
-    assert labels(page) == ["in trips", "folder 2019", "since 2019-07-01", "before 2019-08-01"]
+    assert part_labels(page) == ["in trips", "folder 2019", "since 2019-07-01", "before 2019-08-01"]
     assert page.url.endswith("?q=a+cat&corpus=trips&folder=2019&since=2019-07-01&before=2019-08-01")
     page.reload()
     until(page, COUNT, 1)
-    assert len(labels(page)) == 4
+    assert len(part_labels(page)) == 4
     for name, count in (("folder 2019", 1), ("since 2019-07-01", 1), ("before 2019-08-01", 2), ("in trips", everything)):
         page.get_by_role("button", name=f"Remove the filter: {name}").click()
         until(page, COUNT, count)
-    assert labels(page) == []
+    assert part_labels(page) == []
     page.go_back()
     until(page, COUNT, 2)
 
@@ -150,10 +123,10 @@ def test_a_region_is_drawn_by_pointer_and_by_keys_and_searched(page: Any) -> Non
     assert (len(body["like"]), body["query"]) == (1, "")
     page.wait_for_selector("dialog[open]", state="detached")
     finished(page)
-    assert labels(page) == ["like this region"]
+    assert part_labels(page) == ["like this region"]
     page.reload()
     page.wait_for_selector(".chip .draw")
-    assert labels(page) == ["like this region"], "part of the address"
+    assert part_labels(page) == ["like this region"], "part of the address"
 
 
 def test_regions_of_uploads_and_of_several_pictures_are_searched(page: Any) -> None:
@@ -173,12 +146,12 @@ def test_regions_of_uploads_and_of_several_pictures_are_searched(page: Any) -> N
     assert answered.value.status == 200
     assert json.loads(page.evaluate("window.sent"))["region"] == {"x": 0.25, "y": 0.25, "w": 0.5, "h": 0.5}
     finished(page)
-    assert labels(page) == ["your picture’s region"]
+    assert part_labels(page) == ["your picture’s region"]
     page.locator(f"{TILES} .open").first.click()
     with page.expect_response("**/v1/search/image") as answered:
         page.get_by_role("button", name="Add to query").click()
     page.wait_for_selector(".chip:nth-child(2) .share")
-    assert labels(page) == ["like this", "your picture’s region"]
+    assert part_labels(page) == ["like this", "your picture’s region"]
     parts = [(part["name"], part["region"]) for part in answered.value.json()["parts"]]
     assert parts == [("picture", None), ("picture2", None)], "beside another picture, the page cuts the region out"
 
@@ -242,9 +215,14 @@ def test_pictures_are_selected_by_click_by_range_and_by_key_and_exported(page: A
     rows = json.loads(saved(page, "JSON"))
     assert [row["image_id"] for row in rows] == shown
     paths = [f"{row['root']}/{row['uri']}" for row in rows]
-    assert saved(page, "Paths").decode().splitlines() == paths
+    files = [Path(line) for line in saved(page, "Paths").decode().splitlines()]
+    for row, file in zip(rows, files, strict=True):
+        assert file.is_absolute()
+        assert file.read_bytes() == page.request.get(f"/v1/images/{row['image_id']}/content").body()
+    assert [Path(row["path"]) for row in rows] == files
     table = list(csv.DictReader(io.StringIO(saved(page, "CSV").decode(), newline="")))
     assert [f"{row['root']}/{row['uri']}" for row in table] == paths
+    assert [Path(row["path"]) for row in table] == files
     search(page, "a rocket")
     assert status.inner_text() == "3 selected", "they stay while one searches on"
     with zipfile.ZipFile(io.BytesIO(saved(page, "Zip"))) as archive:
@@ -260,6 +238,30 @@ def test_pictures_are_selected_by_click_by_range_and_by_key_and_exported(page: A
     page.locator(".selection").wait_for(state="detached")
 
 
+def test_who_is_elsewhere_saves_folders_and_names_and_is_told_so(page: Any) -> None:
+    access = {"scopes": ["search"], "paths": False, "compositions": ["default"]}
+    page.route("**/v1/access", lambda route: route.fulfill(json=access))
+    page.reload()
+    search(page, "a cat")
+    page.locator(".tile .check").first.click()
+    assert page.get_by_role("button", name="Paths", exact=True).count() == 0
+    button = page.get_by_role("button", name="Names", exact=True)
+    assert button.get_attribute("title") == "The indexed folder and the path inside it, each in a line"
+    (row,) = json.loads(saved(page, "JSON"))
+    assert "path" not in row
+    assert saved(page, "Names").decode() == f"{row['root']}/{row['uri']}\n"
+    assert "path" not in saved(page, "CSV").decode().splitlines()[0].split(",")
+
+
+def test_paths_that_cannot_be_asked_for_are_not_replaced_by_others(page: Any) -> None:
+    search(page, "a cat")
+    page.locator(".tile .check").first.click()
+    problem = {"status": 503, "code": "overloaded", "detail": "the service has too much to do"}
+    page.route("**/v1/images/paths", lambda route: route.fulfill(status=503, json=problem))
+    page.get_by_role("button", name="Paths", exact=True).click()
+    page.locator(".toast").get_by_text("Nothing was saved. the service has too much to do").wait_for()
+
+
 def test_exports_hold_hostile_names_and_say_what_could_not_be_fetched(page: Any) -> None:
     names = ["../../etc/a.jpg", "=cmd.jpg", "two\nlines.jpg", 'q"uote, comma.jpg', "A.JPG", "a.jpg"]
     names += [".. /..\\... /Con.jpg", "\n=\x9b31m\u202egpj.exe.", "gone.jpg"]
@@ -273,6 +275,7 @@ def test_exports_hold_hostile_names_and_say_what_could_not_be_fetched(page: Any)
     page.locator(".tile .open").first.focus()
     page.keyboard.press("Control+a")
     assert saved(page, "Paths").decode().splitlines()[2] == '"r/two\\nlines.jpg"'
+    page.locator(".toast").get_by_text("9 of 9 pictures have no path that can be told").wait_for()
     table = list(csv.DictReader(io.StringIO(saved(page, "CSV").decode(), newline="")))
     assert [row["uri"] for row in table] == [names[0], "'=cmd.jpg", *names[2:7], f"'{names[7]}", names[8]]
     assert (table[1]["root"], table[1]["captions"]) == ("'=r", "'@SUM(1)")
@@ -334,7 +337,7 @@ def test_a_picture_that_is_avoided_falls(page: Any) -> None:
     assert asked.value.post_data_json["unlike"] == [best]
     page.locator(".chip.avoid .share").wait_for()
     finished(page)
-    assert labels(page) == ["a cat looks at the camera", "unlike this"]
+    assert part_labels(page) == ["a cat looks at the camera", "unlike this"]
     until(page, f"{ORDER}[0] !== {best!r}")
 
 
@@ -354,7 +357,7 @@ def test_a_guide_of_the_engine_is_searched_by(page: Any) -> None:
     page.get_by_role("button", name="Search by exemplar/0").click()
     until(page, "document.querySelector('.chip img') !== null")
     finished(page)
-    assert labels(page) == ["like this"]
+    assert part_labels(page) == ["like this"]
     assert page.locator(".tile").count() > 0
 
 

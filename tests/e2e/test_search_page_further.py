@@ -5,43 +5,22 @@ The page and its files are the real service's. The answers are made up here, in 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
-import pytest
-from tests.support.browser import ORDER, chromium, inaccessible, page_of, until
-from tests.support.home import settings_for
-from tests.support.page_answers import answering, events, hit, image_id, response
-from tests.support.served import Served, served_here
+from tests.support.browser import ORDER, inaccessible, until
+from tests.support.page_answers import QUERY, events, hit, image_id, response
+from tests.support.search_page import answered, empty_site, finished, made_up_page, search, shared_browser  # noqa: F401 - fixtures
 
 FIRST, ALL = 80, 120
 FURTHER = "99999999-2222-4333-8444-555555555555"
 PROBLEM = {"status": 503, "code": "overloaded", "detail": "the service has too much to do"}
 
 
-@pytest.fixture(scope="module")
-def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
-    with served_here(settings_for(tmp_path_factory.mktemp("empty"))) as served:
-        yield served
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Any]:
-    with chromium() as running:
-        yield running
-
-
-@pytest.fixture
-def page(browser: Any, site: Served) -> Iterator[Any]:
-    with page_of(browser, site.address.url, expected=("Failed to load resource",)) as made:
-        yield made
-
-
-def answered(page: Any, count: int = FIRST, **members: Any) -> list[dict[str, Any]]:
+def shown(page: Any, count: int = FIRST, **members: Any) -> list[dict[str, Any]]:
     """Show the answer to a question; returns the bodies that were asked."""
-    asked = answering(page, events({"type": "done", "response": response([hit(at) for at in range(count)], **members)}))
+    asked = answered(page, count, **members)
     page.goto("/?q=dogs")
-    page.wait_for_selector("main[aria-busy=false] .tile:not(.loading)")
+    finished(page)
     return asked
 
 
@@ -63,7 +42,7 @@ def further(page: Any, *, refused: list[bool] | None = None) -> list[dict[str, A
 
 def test_further_results_are_fetched_at_the_end_once_each(page: Any) -> None:
     asked = further(page)
-    answered(page, next_offset=FIRST)
+    shown(page, next_offset=FIRST)
     page.locator(".status").get_by_text(f"The best {FIRST} pictures").wait_for()
     page.evaluate("scrollTo(0, document.documentElement.scrollHeight)")
     page.locator(".status").get_by_text(f"{ALL} pictures").wait_for()
@@ -76,7 +55,7 @@ def test_further_results_are_fetched_at_the_end_once_each(page: Any) -> None:
 def test_further_results_that_cannot_be_loaded_say_why_and_are_tried_again_when_wished(page: Any) -> None:
     refused = [True]
     asked = further(page, refused=refused)
-    answered(page, next_offset=FIRST)
+    shown(page, next_offset=FIRST)
     page.evaluate("scrollTo(0, document.documentElement.scrollHeight)")
     page.get_by_role("alert").get_by_text("the service has too much to do").wait_for()
     assert inaccessible(page) == []
@@ -94,7 +73,7 @@ def test_further_results_that_cannot_be_loaded_say_why_and_are_tried_again_when_
 def test_a_large_picture_leads_on_to_further_results_and_back_to_its_place(page: Any) -> None:
     refused = [True]
     asked = further(page, refused=refused)
-    answered(page, next_offset=FIRST)
+    shown(page, next_offset=FIRST)
     page.locator('[data-index="0"] .open').click()
     heading = page.get_by_role("dialog").get_by_role("heading", name=" of ")
     heading.get_by_text(f"1 of {FIRST}").wait_for()
@@ -122,7 +101,7 @@ def test_a_large_picture_leads_on_to_further_results_and_back_to_its_place(page:
 
 def test_tiles_that_fly_past_keep_their_place_and_load_when_the_page_scrolls_slower(page: Any) -> None:
     page.clock.install()
-    answered(page, 2000)
+    shown(page, 2000)
     page.locator('[data-index="0"] img[src]').wait_for()
     page.clock.pause_at(page.evaluate("Date.now()") + 60_000)
     frame, seconds = 20, 1000
@@ -157,7 +136,7 @@ def test_tiles_that_fly_past_keep_their_place_and_load_when_the_page_scrolls_slo
 
 
 def test_a_large_picture_holds_what_is_told_and_the_page_does_otherwise(page: Any) -> None:
-    answered(page)
+    shown(page)
     page.route("**/v1/feedback", lambda route: route.fulfill(json={"applied": True, "before": {}, "after": {"words": 1.25}}))
     page.locator('[data-index="0"] .open').click()
     page.get_by_role("dialog").get_by_role("button", name="Right: 0.jpg").click()
@@ -186,7 +165,7 @@ def test_a_large_picture_holds_what_is_told_and_the_page_does_otherwise(page: An
 
 
 def test_a_large_picture_says_when_the_service_is_gone(page: Any) -> None:
-    answered(page)
+    shown(page)
     page.locator('[data-index="0"] .open').click()
     page.evaluate("import('./web/files/query/store.js').then((store) => { store.online.value = false; })")
     banner = page.locator("dialog[open] .banner")
@@ -197,7 +176,7 @@ def test_a_large_picture_says_when_the_service_is_gone(page: Any) -> None:
 
 
 def test_a_picture_that_is_called_wrong_goes_behind_the_others(page: Any) -> None:
-    asked = answered(page, 6)
+    asked = shown(page, 6)
     page.route("**/v1/feedback", lambda route: route.fulfill(json={"applied": True, "before": {}, "after": {}}))
     page.locator('[data-index="1"] .thumbs [title=Wrong]').focus()
     page.keyboard.press("Enter")
@@ -221,8 +200,127 @@ def test_a_picture_that_is_called_wrong_goes_behind_the_others(page: Any) -> Non
     until(page, ORDER, [image_id(at) for at in range(6)])
 
 
+def judging(page: Any) -> list[tuple[str, dict[str, Any]]]:
+    """Take judgements, and take them back; returns what was asked, as the end of the address and the body."""
+    asked: list[tuple[str, dict[str, Any]]] = []
+
+    def answer(route: Any) -> None:
+        asked.append((route.request.url.rpartition("/")[2], route.request.post_data_json))
+        route.fulfill(json={"applied": True, "before": {}, "after": {"words": 1.25}})
+
+    page.route("**/v1/feedback", answer)
+    page.route("**/v1/feedback/withdraw", answer)
+    return asked
+
+
+def test_a_thumb_is_taken_back_from_what_is_told_or_by_pressing_it_again(page: Any) -> None:
+    asked = shown(page, 4)
+    judged = judging(page)
+    order = [image_id(at) for at in range(4)]
+    wrong = page.locator(f'[data-id="{image_id(1)}"] .thumbs button').last
+    wrong.focus()
+    page.keyboard.press("Enter")
+    until(page, ORDER, [order[0], *order[2:], order[1]])
+    undo = page.locator(".toast").get_by_role("button", name="Undo")
+    undo.wait_for()
+    finished(page)
+    assert inaccessible(page) == []
+    undo.focus()
+    page.keyboard.press("Enter")
+    page.locator(".toast").get_by_text("Taken back: this judgement does not count any more.").wait_for()
+    until(page, ORDER, order)
+    finished(page)
+    assert page.locator(".tile.wrong, .thumbs [aria-pressed=true]").count() == 0
+    assert page.evaluate("document.activeElement.id") == "results", "the button is gone"
+    assert len(asked) == 3, "asked again after each"
+    body = {"query_id": QUERY, "irrelevant": [image_id(1)]}
+    assert judged == [("feedback", body), ("withdraw", body)]
+    right = page.locator(f'[data-id="{image_id(2)}"] .thumbs button').first
+    for pressed in ("true", "false"):
+        right.focus()
+        page.keyboard.press("Enter")
+        until(page, "document.querySelector('.toast')?.innerText.startsWith('T')")
+        until(page, f"document.querySelector('[data-id=\"{image_id(2)}\"] .thumbs button').ariaPressed", pressed)
+        finished(page)
+    body = {"query_id": QUERY, "relevant": [image_id(2)]}
+    assert judged[2:] == [("feedback", body), ("withdraw", body)]
+
+
+def test_whoever_changes_their_mind_takes_the_first_thumb_back(page: Any) -> None:
+    shown(page, 4)
+    judged = judging(page)
+    page.locator('[data-index="0"] .open').click()
+    dialog = page.get_by_role("dialog")
+    for name in ("Right", "Wrong"):
+        dialog.get_by_role("button", name=f"{name}: 0.jpg").click()
+        dialog.locator(f".thumbs [title^={name}][aria-pressed=true]").wait_for()
+        until(page, "document.querySelector('main').getAttribute('aria-busy')", "false")
+    until(page, "document.querySelector('.toast') !== null")
+    assert [(name, *body.keys()) for name, body in judged] == [
+        ("feedback", "query_id", "relevant"),
+        ("withdraw", "query_id", "relevant"),
+        ("feedback", "query_id", "irrelevant"),
+    ]
+    dialog.get_by_role("button", name="Undo").click()
+    dialog.locator(".toast").get_by_text("Taken back").wait_for()
+    assert dialog.locator("[aria-pressed=true]").count() == 0
+
+
+def test_a_double_click_on_a_thumb_is_one_judgement(page: Any) -> None:
+    shown(page, 4)
+    judged = judging(page)
+    page.locator('[data-index="0"]').hover()
+    page.locator('[data-index="0"] .thumbs button').first.dblclick()
+    page.locator(".toast").get_by_text("Trust changed").wait_for()
+    finished(page)
+    assert [name for name, _ in judged] == ["feedback"]
+
+
+def test_a_thumb_that_cannot_be_taken_back_stays(page: Any) -> None:
+    shown(page, 4)
+    judging(page)
+    page.unroute("**/v1/feedback/withdraw")
+    page.route(
+        "**/v1/feedback/withdraw",
+        lambda route: route.fulfill(status=503, json=PROBLEM, content_type="application/problem+json"),
+    )
+    page.locator('[data-index="0"] .thumbs button').first.focus()
+    page.keyboard.press("Enter")
+    page.locator(".toast").get_by_role("button", name="Undo").click()
+    page.locator(".toast").get_by_text("the service has too much to do").wait_for()
+    assert page.locator('[data-index="0"] .thumbs button').first.get_attribute("aria-pressed") == "true"
+
+
+def test_words_that_are_searched_next_are_judged_by_themselves(page: Any) -> None:
+    shown(page, 4)
+    judged = judging(page)
+    for words in ("dogs", "boats"):
+        search(page, words)
+        page.locator('[data-index="0"] .thumbs button').first.focus()
+        page.keyboard.press("Enter")
+        until(page, "document.querySelector('.toast') !== null")
+        finished(page)
+    assert [name for name, _ in judged] == ["feedback", "feedback"], "what was said for other words stays"
+
+
+def test_what_can_be_undone_stays_while_one_points_at_it(page: Any) -> None:
+    page.clock.install()
+    shown(page, 4)
+    judging(page)
+    page.locator('[data-index="0"] .thumbs button').first.focus()
+    page.keyboard.press("Enter")
+    toast = page.locator(".toast")
+    toast.get_by_role("button", name="Undo").wait_for()
+    toast.hover()
+    page.clock.run_for(60_000)
+    assert toast.count() == 1
+    page.mouse.move(5, 5)
+    page.clock.run_for(20_000)
+    toast.wait_for(state="detached")
+
+
 def test_a_judgement_that_is_refused_is_taken_back(page: Any) -> None:
-    answered(page, 4)
+    shown(page, 4)
     page.route("**/v1/feedback", lambda route: route.fulfill(status=503, json=PROBLEM, content_type="application/problem+json"))
     page.locator('[data-index="0"] .thumbs [title=Wrong]').focus()
     page.keyboard.press("Enter")
@@ -232,7 +330,7 @@ def test_a_judgement_that_is_refused_is_taken_back(page: Any) -> None:
 
 
 def test_the_record_of_a_query_is_asked_for_again_where_it_could_not_be_read(page: Any) -> None:
-    answered(page, 2)
+    shown(page, 2)
     part = {"guide": "text", "space": "image", "score": 0.3, "weight": 1.0, "part": 0.3, "rank": 0}
     told = {
         "text": "dogs",
@@ -268,7 +366,7 @@ def test_signing_out_leaves_nothing_of_the_session(page: Any) -> None:
     explained: list[str] = []
     page.on("request", lambda request: explained.append(request.url) if "/v1/queries/" in request.url else None)
     page.route("**/v1/queries/*", lambda route: route.fulfill(json={"text": "", "parts": [], "guides": [], "hits": []}))
-    answered(page, 3)
+    shown(page, 3)
     page.locator('[data-index="0"] .open').click()
     with page.expect_response("**/v1/queries/*"):
         page.get_by_text("Why is it here?").click()
@@ -290,7 +388,7 @@ def test_signing_out_leaves_nothing_of_the_session(page: Any) -> None:
 
 
 def test_a_key_that_ends_beside_a_large_picture_is_asked_for_where_it_can_be_given(page: Any) -> None:
-    answered(page, 3)
+    shown(page, 3)
     page.route(
         "**/v1/feedback",
         lambda route: route.fulfill(status=401, json={"status": 401, "code": "unauthorized", "detail": "ended"}),

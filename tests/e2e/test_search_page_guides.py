@@ -5,49 +5,24 @@ The page and its files are the real service's. The answers are made up here, in 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from tests.support.browser import chromium, inaccessible, page_of, until
-from tests.support.home import settings_for
-from tests.support.page_answers import PIXEL, answering, events, guide, hit, image_id, response
-from tests.support.served import Served, served_here
+from tests.support.browser import inaccessible, until
+from tests.support.page_answers import PIXEL, guide, hit, image_id, response
+from tests.support.search_page import answered, empty_site, finished, made_up_page, shared_browser  # noqa: F401 - fixtures
 
 
-@pytest.fixture(scope="module")
-def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
-    with served_here(settings_for(tmp_path_factory.mktemp("empty"))) as served:
-        yield served
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Any]:
-    with chromium() as running:
-        yield running
-
-
-@pytest.fixture
-def page(browser: Any, site: Served) -> Iterator[Any]:
-    with page_of(browser, site.address.url, expected=("Failed to load resource",)) as made:
-        yield made
-
-
-def answered(page: Any, *guides: dict[str, Any]) -> list[dict[str, Any]]:
+def guided(page: Any, *guides: dict[str, Any]) -> list[dict[str, Any]]:
     """Show an answer with guides; returns the bodies that were asked."""
-    told = response([hit(at) for at in range(4)], stage="guides", guides=list(guides))
-    asked = answering(page, events({"type": "done", "response": told}))
+    asked = answered(page, 4, stage="guides", guides=list(guides))
     page.goto("/?q=dogs")
     finished(page)
     return asked
 
 
-def finished(page: Any) -> None:
-    page.wait_for_selector("main[aria-busy=false] .tile:not(.loading)")
-
-
 def test_a_guide_of_the_collection_is_searched_by(page: Any) -> None:
-    asked = answered(page, guide("exemplar/0", provenance={"image_id": image_id(7), "caption": "a dog"}))
+    asked = guided(page, guide("exemplar/0", provenance={"image_id": image_id(7), "caption": "a dog"}))
     page.get_by_role("button", name="Search by exemplar/0: a dog").click()
     until(page, "new URLSearchParams(location.search).get('like')", image_id(7))
     finished(page)
@@ -56,7 +31,7 @@ def test_a_guide_of_the_collection_is_searched_by(page: Any) -> None:
 
 
 def test_a_guide_that_was_drawn_is_sent_as_a_picture(page: Any) -> None:
-    answered(page, guide("painter/0", engine="openai", picture="/v1/guides/painter-0", provenance={"prompt": "a dog in oil"}))
+    guided(page, guide("painter/0", engine="openai", picture="/v1/guides/painter-0", provenance={"prompt": "a dog in oil"}))
     page.route("**/v1/guides/*", lambda route: route.fulfill(content_type="image/svg+xml", body=PIXEL))
     page.route("**/v1/search/image", lambda route: route.fulfill(json=response([hit(9)], stage="picture")))
     with page.expect_request("**/v1/search/image"):
@@ -75,7 +50,7 @@ def test_the_nearest_result_stands_for_a_guide_without_a_picture(page: Any) -> N
     told = {"text": "dogs", "parts": [], "guides": [], "hits": hits}
     page.route("**/v1/queries/*", lambda route: route.fulfill(json=told))
     vector: dict[str, Any] = {"engine": "prior", "picture": None, "provenance": {}}
-    asked = answered(page, guide("prior/0", **vector), guide("prior/1", **vector))
+    asked = guided(page, guide("prior/0", **vector), guide("prior/1", **vector))
     guides = page.locator(".guide")
     guides.first.get_by_text("nearest").wait_for()
     assert guides.first.locator("img").get_attribute("src") == f"v1/images/{image_id(1)}/thumbnail"
@@ -88,7 +63,28 @@ def test_the_nearest_result_stands_for_a_guide_without_a_picture(page: Any) -> N
 
 
 def test_what_was_rejected_says_why_and_is_not_counted(page: Any) -> None:
-    answered(page, guide("painter/0"), guide("painter/1", status="rejected"), guide("painter/2", status="dropped"))
+    statuses = ("used", "rejected", "dropped")
+    guided(page, *(guide(f"painter/{at}", engine="openai", status=status) for at, status in enumerate(statuses)))
     page.get_by_role("heading", name="Imagined 1 of 3 used").wait_for()
     reasons = page.locator(".guide > button:first-child").evaluate_all("(all) => all.map((one) => one.title)")
-    assert reasons == ["exemplar", "exemplar. unlike the others, not used", "exemplar. not needed or too late"]
+    assert reasons == ["openai", "openai. unlike the others, not used", "openai. not needed or too late"]
+
+
+@pytest.mark.parametrize(
+    ("guides", "title"),
+    [
+        ([guide("painter/0", engine="openai")], "Imagined"),
+        ([guide("exemplar/0")], "From your pictures"),
+        ([guide("mine/0", engine="mine", provenance={"image_id": image_id(7), "caption": "a dog"})], "From your pictures"),
+        ([guide("exemplar/0"), guide("painter/0", engine="openai")], "Imagined, and from your pictures"),
+    ],
+)
+def test_the_strip_says_whether_guides_were_drawn_or_are_pictures_of_ones_own(
+    page: Any, guides: list[dict[str, Any]], title: str
+) -> None:
+    guided(page, *guides)
+    assert page.locator(".strip h2").inner_text().splitlines()[0] == title
+    assert page.get_by_role("region", name="Your pictures that guide the search", exact=True).count() == (
+        title == "From your pictures"
+    )
+    assert page.get_by_role("button", name="Draw again").count() == ("Imagined" in title)

@@ -11,10 +11,10 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from tests.support.browser import chromium, matches, page_of
-from tests.support.home import settings_for
+from tests.support.browser import matches, page_of
 from tests.support.page_answers import answering, events, hit, response
-from tests.support.served import Served, served_here
+from tests.support.search_page import empty_site, search, shared_browser  # noqa: F401 - fixtures
+from tests.support.served import Served
 
 GUIDE = {"guide_id": "drawn:0", "engine": "drawn", "status": "used", "weight": 0.6, "provenance": {"prompt": "a dog"}}
 ANSWER = response(
@@ -28,30 +28,12 @@ ANSWER = response(
 )
 
 
-@pytest.fixture(scope="module")
-def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
-    with served_here(settings_for(tmp_path_factory.mktemp("empty"))) as served:
-        yield served
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Any]:
-    with chromium() as running:
-        yield running
-
-
 @pytest.fixture
 def page(browser: Any, site: Served) -> Iterator[Any]:
     with page_of(browser, site.address.url, expected=("Failed to load resource",)) as made:
         answering(made, events({"type": "done", "response": ANSWER}))
         made.goto("/")
         yield made
-
-
-def ask(page: Any) -> None:
-    page.get_by_role("combobox").fill("dogs")
-    page.keyboard.press("Enter")
-    page.wait_for_selector("main[aria-busy=false] .tile:not(.loading)")
 
 
 def refused(page: Any, status: int, detail: str) -> None:
@@ -83,7 +65,7 @@ def test_the_beginning_has_a_search_and_examples(page: Any) -> None:
 
 
 def test_results_are_a_list_below_what_was_imagined(page: Any) -> None:
-    ask(page)
+    search(page, "dogs")
     outline = """
 - main:
   - heading "Pictures that were found" [level=1]
@@ -110,7 +92,7 @@ def test_results_are_a_list_below_what_was_imagined(page: Any) -> None:
 
 
 def test_a_large_picture_is_a_dialog_with_what_can_be_done(page: Any) -> None:
-    ask(page)
+    search(page, "dogs")
     page.locator(".tile .open").first.click()
     outline = """
 - dialog "Picture":
@@ -141,7 +123,7 @@ def test_a_large_picture_is_a_dialog_with_what_can_be_done(page: Any) -> None:
 
 
 def test_a_region_is_drawn_in_a_dialog_that_says_where_it_is(page: Any) -> None:
-    ask(page)
+    search(page, "dogs")
     page.locator(".tile .open").first.click()
     page.get_by_role("button", name="Search a region").click()
     page.locator(".region .box").wait_for()
@@ -159,7 +141,7 @@ def test_a_region_is_drawn_in_a_dialog_that_says_where_it_is(page: Any) -> None:
 
 
 def test_parts_have_weights_that_can_be_named_and_removed(page: Any) -> None:
-    ask(page)
+    search(page, "dogs")
     page.locator(".tile .open").first.click()
     page.get_by_role("button", name="Add to query").click()
     page.wait_for_selector(".chip .share")

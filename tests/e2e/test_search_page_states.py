@@ -6,42 +6,20 @@ The page and its files are the real service's. The answers are made up here, in 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.support.browser import chromium, inaccessible, page_of, until
-from tests.support.home import settings_for
-from tests.support.page_answers import PIXEL, QUERY, answering, events, hit, response
-from tests.support.served import Served, served_here
-
-
-@pytest.fixture(scope="module")
-def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
-    with served_here(settings_for(tmp_path_factory.mktemp("empty"))) as served:
-        yield served
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Any]:
-    with chromium() as running:
-        yield running
+from tests.support.browser import PHONE, inaccessible, page_of, until
+from tests.support.page_answers import PIXEL, QUERY, answering, events, hit, image_id, response
+from tests.support.search_page import answered, empty_site, made_up_page, shared_browser  # noqa: F401 - fixtures
+from tests.support.served import Served
 
 
 def opened(page: Any, words: str = "dogs") -> None:
     page.goto("/")
     page.get_by_role("combobox").fill(words)
     page.keyboard.press("Enter")
-
-
-Opened = Callable[..., Any]
-
-
-@pytest.fixture
-def page(browser: Any, site: Served) -> Iterator[Any]:
-    with page_of(browser, site.address.url, expected=("Failed to load resource",)) as made:
-        yield made
 
 
 def test_an_empty_home_says_what_to_do(page: Any) -> None:
@@ -278,6 +256,73 @@ def test_names_are_text_and_damaged_pictures_leave_a_name(page: Any) -> None:
     page.locator(".tile .open").nth(1).click()
     page.get_by_text("<script>alert(2)</script>").first.wait_for()
     assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
+
+
+@pytest.mark.parametrize("device", [{}, PHONE], ids=["desktop", "phone"])
+def test_pictures_to_begin_with_stand_in_full_rows(browser: Any, site: Served, device: dict[str, Any]) -> None:
+    shapes = [(400, 300), (300, 400), (600, 300), (300, 300)]
+    pictures = [hit(at, width=shapes[at % 4][0], height=shapes[at % 4][1]) for at in range(23)]
+    with page_of(browser, site.address.url, expected=("Failed to load resource",), **device) as page:
+        page.route(
+            "**/v1/corpora*",
+            lambda route: route.fulfill(json={"corpora": [{"name": "c", "images": 23, "roots": []}], "next_cursor": None}),
+        )
+        page.route("**/v1/images?*", lambda route: route.fulfill(json={"images": pictures, "next_cursor": None}))
+        page.route("**/v1/images/*/*", lambda route: route.fulfill(content_type="image/svg+xml", body=PIXEL))
+        page.route(f"**/v1/images/{image_id(2)}/*", lambda route: route.fulfill(status=404, body=""))
+        page.goto("/")
+        page.locator(".mosaic img.there").first.wait_for()
+        page.locator(f'.mosaic img[src*="{image_id(2)}"]').wait_for(state="detached")
+        places = page.locator(".mosaic li").evaluate_all(
+            "(all) => all.map((one) => [one.offsetTop, one.offsetLeft, one.offsetLeft + one.offsetWidth])"
+        )
+        width = page.locator(".mosaic").evaluate("(list) => list.clientWidth")
+        rows: dict[int, list[tuple[int, int]]] = {}
+        for top, left, right in places:
+            rows.setdefault(top, []).append((left, right))
+        assert len(rows) >= 2
+        for row in rows.values():
+            assert (row[0][0], round(row[-1][1] / width, 2)) == (0, 1), "from one edge to the other"
+        assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
+        assert inaccessible(page) == []
+
+
+def test_few_pictures_to_begin_with_stand_in_the_middle(page: Any) -> None:
+    page.route(
+        "**/v1/corpora*",
+        lambda route: route.fulfill(json={"corpora": [{"name": "c", "images": 2, "roots": []}], "next_cursor": None}),
+    )
+    page.route("**/v1/images?*", lambda route: route.fulfill(json={"images": [hit(0), hit(1)], "next_cursor": None}))
+    page.route("**/v1/images/*/*", lambda route: route.fulfill(content_type="image/svg+xml", body=PIXEL))
+    page.goto("/")
+    page.locator(".mosaic img.there").first.wait_for()
+    first, last = (page.locator(".mosaic li").nth(at).bounding_box() for at in (0, 1))
+    middle = page.locator(".mosaic").bounding_box()
+    assert first["x"] + last["x"] + last["width"] == pytest.approx(2 * middle["x"] + middle["width"], abs=2)
+
+
+def test_what_is_avoided_stands_in_the_line_of_the_answer(page: Any) -> None:
+    answered(page)
+    opened(page)
+    page.wait_for_selector("main[aria-busy=false] .tile")
+    field, count = (page.locator(where).first.bounding_box() for where in (".without input", ".status p"))
+    assert field["y"] < count["y"] + count["height"] / 2 < field["y"] + field["height"]
+
+
+def test_circles_of_small_pictures_are_small_and_easy_to_press(browser: Any, site: Served) -> None:
+    phone: dict[str, Any] = PHONE
+    with page_of(browser, site.address.url, **phone) as page:
+        answered(page, 6)
+        opened(page)
+        page.wait_for_selector("main[aria-busy=false] .tile")
+        circle = page.locator(".tile .check").first
+        box = circle.bounding_box()
+        assert min(box["width"], box["height"]) >= 24, "what is pressed"
+        seen = circle.evaluate("(check) => parseFloat(getComputedStyle(check, '::before').width)")
+        assert seen <= 20
+        circle.tap()
+        page.get_by_role("region", name="Selection").get_by_text("1 selected").wait_for()
+        assert inaccessible(page) == []
 
 
 def test_a_huge_panorama_is_a_tile_among_others_and_is_shown_whole(page: Any) -> None:

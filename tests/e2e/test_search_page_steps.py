@@ -6,45 +6,15 @@ The page and its files are the real service's. The answers are made up here, in 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from typing import Any
 
-import pytest
-from tests.support.browser import chromium, page_of, until
-from tests.support.home import settings_for
-from tests.support.page_answers import PIXEL, answering, events, hit, image_id, response
-from tests.support.served import Served, served_here
+from tests.support.browser import PHONE, inaccessible, page_of, until
+from tests.support.page_answers import PIXEL, hit, image_id, response
+from tests.support.search_page import TOAST, answered, empty_site, finished, made_up_page, shared_browser  # noqa: F401 - fixtures
+from tests.support.served import Served
 
 STEPS = "document.querySelectorAll('.steps li').length"
 TWO_PARTS = [{"name": "words", "weight": 0.5}, {"name": "picture", "weight": 0.5}]
-TOAST = ".toast"
-
-
-@pytest.fixture(scope="module")
-def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
-    with served_here(settings_for(tmp_path_factory.mktemp("empty"))) as served:
-        yield served
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Any]:
-    with chromium() as running:
-        yield running
-
-
-@pytest.fixture
-def page(browser: Any, site: Served) -> Iterator[Any]:
-    with page_of(browser, site.address.url, expected=("Failed to load resource",)) as made:
-        yield made
-
-
-def answered(page: Any, count: int = 3, **members: Any) -> list[dict[str, Any]]:
-    """Answer every search with some pictures; returns the bodies that were asked."""
-    return answering(page, events({"type": "done", "response": response([hit(at) for at in range(count)], **members)}))
-
-
-def finished(page: Any) -> None:
-    page.wait_for_selector("main[aria-busy=false] .tile")
 
 
 def given(page: Any, kind: str, *files: tuple[str, str]) -> None:
@@ -160,6 +130,117 @@ def test_weights_follow_their_pictures_when_the_order_of_parts_changes(page: Any
     assert weights == {"words": 0.2, "picture": 0.5, "picture2": 0.3}, (
         "a region beside another picture is sent, so it comes second"
     )
+
+
+def test_parts_that_stay_keep_their_weights_when_others_come_and_go(page: Any) -> None:
+    asked = answered(page, parts=[*TWO_PARTS, {"name": "without", "weight": 0.2}])
+    page.goto(f"/?q=dogs&like={image_id(1)}&weight=words:0.9&weight=picture:0.3")
+    finished(page)
+    page.get_by_label("What the picture should not show").fill("people")
+    page.keyboard.press("Enter")
+    until(page, STEPS, 2)
+    finished(page)
+    chosen = {"words": 0.9, "picture": 0.3}
+    assert asked[-1]["weights"] == {**chosen, "without": 0.33}, (
+        "half of what is usual for both others, and they have 1.2 of 1.8"
+    )
+    assert page.get_by_label("Weight of words").input_value() == "0.9"
+    page.locator(".tile .open").first.click()
+    page.get_by_role("button", name="Add to query").click()
+    until(page, STEPS, 3)
+    finished(page)
+    assert asked[-1]["weights"].items() > chosen.items()
+    page.get_by_role("button", name="Remove picture:").click()
+    until(page, STEPS, 4)
+    finished(page)
+    second = asked[-2]["weights"]["picture2"]
+    assert asked[-1]["like"] == [image_id(0)]
+    assert asked[-1]["weights"] == {"words": 0.9, "without": 0.33, "picture": second}, "the second is the only one now"
+    page.get_by_role("button", name="Remove words").click()
+    until(page, STEPS, 5)
+    finished(page)
+    assert asked[-1]["weights"] == {"without": 0.33, "picture": second}
+    page.get_by_role("combobox").fill("boats")
+    page.keyboard.press("Enter")
+    until(page, "new URLSearchParams(location.search).get('q')", "boats")
+    finished(page)
+    assert asked[-1]["weights"].items() > {"without": 0.33, "picture": second}.items()
+    assert 0 < asked[-1]["weights"]["words"] <= 1
+    for name in ("Remove without", "Remove picture"):
+        page.get_by_role("button", name=name).click()
+        finished(page)
+    until(page, "document.querySelectorAll('.chip').length", 0)
+    finished(page)
+    assert "weights" not in asked[-1], "words alone have none"
+
+
+def test_what_is_left_to_look_for_is_never_without_weight(page: Any) -> None:
+    page.goto("/")
+    weights = page.evaluate("""async () => {
+      const { EMPTY, namedParts, withoutPart, withPart } = await import("./web/files/query/draft.js");
+      const [one, without] = [{ kind: "like", id: "a" }, { kind: "without", text: "people" }];
+      const draft = { ...EMPTY, text: "dogs", parts: [one, without], weights: { words: 1, picture: 0, without: 0.5 } };
+      const [words] = namedParts(draft);
+      return [withoutPart(draft, words).weights, withPart({ ...draft, weights: {} }, { kind: "like", id: "b" }).weights];
+    }""")
+    assert weights == [{}, {}], "the service's own weights count"
+
+
+def test_compositions_are_offered_where_there_are_several(page: Any) -> None:
+    access = {"scopes": ["search"], "paths": False, "compositions": ["default", "shoes"]}
+    page.route("**/v1/access", lambda route: route.fulfill(json=access))
+    asked = answered(page, parts=TWO_PARTS)
+    page.goto(f"/?q=dogs&like={image_id(1)}")
+    finished(page)
+    choice = page.get_by_label("Compare by")
+    assert choice.locator("option").all_inner_texts() == ["default", "shoes"]
+    choice.select_option("shoes")
+    until(page, "new URLSearchParams(location.search).get('composition')", "shoes")
+    finished(page)
+    assert ["composition" in body and body["composition"] for body in asked] == [False, "shoes"]
+    assert page.locator(".steps li").last.inner_text().strip() == "compared by shoes"
+    assert inaccessible(page) == []
+    page.reload()
+    finished(page)
+    assert choice.input_value() == "shoes"
+    page.locator(".tile .open").first.click()
+    page.get_by_role("button", name="Similar").click()
+    page.wait_for_selector("dialog[open]", state="detached")
+    finished(page)
+    assert (asked[-1]["like"], asked[-1]["composition"]) == ([image_id(0)], "shoes")
+    choice.select_option("default")
+    until(page, "new URLSearchParams(location.search).has('composition')", False)
+    finished(page)
+    assert "composition" not in asked[-1]
+
+
+def test_a_single_composition_is_no_choice(page: Any) -> None:
+    answered(page, parts=TWO_PARTS)
+    with page.expect_response("**/v1/access") as told:
+        page.goto(f"/?q=dogs&like={image_id(1)}")
+    assert told.value.json()["compositions"] == ["default"]
+    finished(page)
+    assert page.get_by_label("Compare by").count() == 0
+
+
+def test_steps_are_whole_on_a_phone(browser: Any, site: Served) -> None:
+    phone: dict[str, Any] = PHONE
+    with page_of(browser, site.address.url, **phone) as page:
+        answered(page, parts=TWO_PARTS)
+        page.goto("/?q=two+dogs+that+run+after+a+red+ball+in+the+snow+of+a+park")
+        finished(page)
+        for words in ("people who look at them", "trees", "a fence"):
+            before = page.locator(".steps li").count() or 1
+            page.get_by_label("What the picture should not show").fill(words)
+            page.keyboard.press("Enter")
+            until(page, STEPS, before + 1)
+            finished(page)
+        for step in page.locator(".steps li bdi").all():
+            assert step.evaluate("(text) => text.scrollWidth <= text.clientWidth && text.scrollHeight <= text.clientHeight + 1")
+        for step in page.locator(".steps li").all():
+            box = step.bounding_box()
+            assert 0 <= box["x"] < box["x"] + box["width"] <= page.evaluate("innerWidth")
+        assert page.locator(".steps ol").evaluate("(list) => list.scrollWidth <= list.clientWidth"), "nothing lies beside it"
 
 
 def test_a_slider_that_is_moved_on_is_one_entry_of_the_browsers_history(page: Any) -> None:

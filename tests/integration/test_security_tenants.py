@@ -28,6 +28,8 @@ BODIES: dict[tuple[str, str], dict[str, Any]] = {
     ("post", "/v1/search/batch"): {"query": ALIKE},
     ("post", "/v1/search/url"): {"url": "https://example.org/a.jpg"},
     ("post", "/v1/feedback"): {"query_id": "{query_id}", "relevant": ["{image_id}"]},
+    ("post", "/v1/feedback/withdraw"): {"query_id": "{query_id}", "relevant": ["{image_id}"]},
+    ("post", "/v1/images/paths"): {"image_ids": ["{image_id}"]},
     ("post", "/v1/tags"): {"image_ids": ["{image_id}"], "text": "a boat"},
     ("post", "/v1/directories"): {"path": "{path}", "corpus": "{name}"},
     ("patch", "/v1/directories/{directory_id}"): {"enabled": False},
@@ -52,12 +54,14 @@ WITHOUT_TENANTS = {
     "/readyz",
     "/metrics",
     "/v1/session",
+    "/v1/access",
     "/v1/status",
     "/v1/models",
     "/v1/models/{model_id}",
     "/v1/generators",
 }
 FORBIDDEN = {
+    "/v1/images/paths",
     "/v1/trust/events",
     "/v1/internal/sync",
     "/v1/internal/shadow",

@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 
@@ -14,6 +15,7 @@ from lodestone.access.caller import Caller
 from lodestone.access.key_cache import KeyStore
 from lodestone.access.visibility import EVERYTHING, Visibility
 from lodestone.catalog.records import WriteKey, WriteRecord
+from lodestone.config.settings import Settings
 from lodestone.errors import ImageError, NotFoundError, UnknownNameError
 from lodestone.paging import PageRequest, decode_cursor, encode_cursor
 from lodestone.query.request_context import NOW, RequestContext
@@ -65,6 +67,7 @@ class FakeServices:
         self.running = 0
         self.cancelled = asyncio.Event()
         self.session = self
+        self.runtime = SimpleNamespace(settings=Settings(home=folder))
         self.search = _Search(self)
         self.pictures = _Pictures(self)
         self.tagging = _Tagging(self)

@@ -18,6 +18,7 @@ SESSIONS = {"POST /v1/session", "DELETE /v1/session"}
 NO_SCOPE = {"GET /healthz", "GET /readyz", "GET /metrics", "GET /openapi.json", "GET /v1/status", *PAGES, *SESSIONS}
 OTHER_SCOPES = {
     "POST /v1/feedback": "search feedback",
+    "POST /v1/feedback/withdraw": "search feedback",
     "POST /v1/tags": "search feedback",
     "DELETE /v1/tags/{tag_id}": "search feedback",
     "POST /v1/directories": "search index",
@@ -50,6 +51,7 @@ ADMITTED = {
 }
 IDEMPOTENT = {
     "POST /v1/feedback",
+    "POST /v1/feedback/withdraw",
     "POST /v1/tags",
     "DELETE /v1/tags/{tag_id}",
     "POST /v1/directories",

@@ -16,12 +16,13 @@ from lodestone.access.caller import Caller
 from lodestone.catalog.records import CaptionRecord, ImageRecord, ImageState, Root
 from lodestone.errors import NotFoundError, PictureNotReadyError
 from lodestone.paging import PageRequest, decode_cursor, encode_cursor
-from lodestone.services.limits import within
+from lodestone.services.limits import need_whole_home, within
 from lodestone.sources.boundaries import boundaries_of, enclosure_of
+from lodestone.sources.locators import shown_place
 from lodestone.sources.originals import open_original
 from lodestone.sources.reading import Reader
 from lodestone.sources.verified import VerifiedFile
-from lodestone_schemas.api import ImageInfo, ImagePage
+from lodestone_schemas.api import ImageInfo, ImagePage, PathsRequest, PicturePaths
 
 if TYPE_CHECKING:
     from lodestone.services.sessions.session import HomeSession
@@ -133,6 +134,23 @@ class PictureUseCases:
             data = thumbnails.replace(image.hash, picture.image)
         return PictureFile(data, MEDIA_TYPE, f"{image.hash}-thumbnail")
 
+    def paths(self, request: PathsRequest, caller: Caller) -> PicturePaths:
+        """Return the paths, or URLs, of pictures. Those that are unknown, or whose names are no text, are left out.
+
+        Raises:
+            ForbiddenError: the caller does not see the whole home.
+        """
+        need_whole_home(caller, "the paths of files")
+        catalog = self._session.runtime.catalog
+        images = catalog.images(dict.fromkeys(request.image_ids))
+        roots = {root.root_id: root for root in catalog.roots(None)}
+        places = {
+            image_id: shown_place(roots[image.root_id], image)
+            for image_id, image in images.items()
+            if image.state in _SHOWN and image.root_id in roots
+        }
+        return PicturePaths(paths={image_id: place for image_id, place in places.items() if _is_text(place)})
+
     def _find(self, image_id: str, caller: Caller) -> tuple[ImageRecord, Root]:
         catalog = self._session.runtime.catalog
         image = catalog.images([image_id]).get(image_id)
@@ -166,6 +184,11 @@ class PictureUseCases:
                     return corpus.name
             offset += len(page)
         raise NotFoundError(f"the corpus {corpus_id!r} is being removed", hint="search again")
+
+
+def _is_text(place: str) -> bool:
+    """Return whether a path can be sent: on POSIX, names of files are bytes, which Python spells with surrogates."""
+    return not any("\ud800" <= char <= "\udfff" for char in place)
 
 
 def _info(image: ImageRecord, root: Root, corpus: str, captions: Sequence[CaptionRecord]) -> ImageInfo:

@@ -16,16 +16,19 @@ from fastapi.routing import APIRoute
 
 from lodestone import __version__
 from lodestone.access.caller import LOCAL_CALLER
+from lodestone.config.compositions import DEFAULT_COMPOSITION
 from lodestone.config.settings import ServeSettings
 from lodestone.home.service_address import instance_of
 from lodestone.services.use_cases import Services
 from lodestone_serve.auth.authentication import KEY_HEADER, Authentication, Authenticator
 from lodestone_serve.auth.exposure import checked_exposure
+from lodestone_serve.auth.same_machine import SameMachine
 from lodestone_serve.http.description import describe
 from lodestone_serve.http.guarded_routes import include_guarded
 from lodestone_serve.http.ledger import CatalogLedger, CatalogRates
 from lodestone_serve.http.request_context import RequestContextMiddleware
 from lodestone_serve.responses import problems
+from lodestone_serve.routes.access import access_router
 from lodestone_serve.routes.batch import batch_router
 from lodestone_serve.routes.browser_pages import browser_router
 from lodestone_serve.routes.corpora import corpora_router
@@ -154,11 +157,12 @@ def _routers(
     services: Services, settings: ServeSettings, *, metrics: Metrics, streams: Streams, instance: str, rates: SharedRates | None
 ) -> tuple[APIRouter, ...]:
     fetcher = Fetcher(enabled=settings.fetch_urls, max_bytes=settings.max_upload_mb * 2**20)
+    same_machine = SameMachine(settings)
     batches = Batches(ongoing=settings.load.batch_ongoing, most_lines=settings.load.batch_lines)
     return (
         search_router(services.search, metrics, fetcher),
         streams_router(services.search, streams),
-        images_router(services.pictures),
+        images_router(services.pictures, same_machine),
         tagging_router(services.tagging),
         corpora_router(services.corpora),
         directories_router(services.directories),
@@ -171,9 +175,15 @@ def _routers(
         models_router(services.models),
         runs_router(services.runs),
         keys_router(services.keys),
+        access_router(same_machine, lambda: _compositions(services)),
         browser_router(),
         search_page_router(),
     )
+
+
+def _compositions(services: Services) -> list[str]:
+    """Return the names that the member `composition` of a search takes."""
+    return list(dict.fromkeys((DEFAULT_COMPOSITION, *services.session.runtime.settings.compositions)))
 
 
 def _operation_id(route: APIRoute) -> str:

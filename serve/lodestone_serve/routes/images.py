@@ -1,4 +1,7 @@
-"""Routes that hand out pictures: facts, thumbnail and file of one, by id alone. No path ever comes from a client."""
+"""Routes that hand out pictures: facts, thumbnail and file of one, by id alone. No path ever comes from a client.
+
+Where files are is told to callers on the service's own machine alone.
+"""
 
 from __future__ import annotations
 
@@ -9,10 +12,12 @@ from fastapi import APIRouter, Depends, Query, Request
 from fastapi.responses import FileResponse, Response
 from pydantic import BaseModel, ConfigDict, Field
 
+from lodestone.errors import ForbiddenError
 from lodestone.paging import MAX_CURSOR_CHARS, PageRequest
 from lodestone.services.pictures import PictureUseCases
-from lodestone_schemas.api import MAX_LIMIT, ImageInfo, ImagePage
+from lodestone_schemas.api import MAX_LIMIT, ImageInfo, ImagePage, PathsRequest, PicturePaths
 from lodestone_serve.auth.principal import RequestCaller
+from lodestone_serve.auth.same_machine import SameMachine
 from lodestone_serve.responses.pages import (
     CURSOR_DESCRIPTION,
     FIELDS_DESCRIPTION,
@@ -40,8 +45,13 @@ class ImageParams(BaseModel):
     fields: str | None = Field(None, max_length=MAX_FIELDS_CHARS, description=FIELDS_DESCRIPTION)
 
 
-def images_router(use_cases: PictureUseCases) -> APIRouter:
-    """Routes of single pictures."""
+def images_router(use_cases: PictureUseCases, same_machine: SameMachine) -> APIRouter:
+    """Return the router of single pictures.
+
+    Args:
+        use_cases: They know the pictures.
+        same_machine: Tells who may ask where files are.
+    """
     router = APIRouter(prefix="/v1/images", tags=["images"])
 
     @router.get("", response_model=ImagePage, responses=NOT_CHANGED)
@@ -50,6 +60,17 @@ def images_router(use_cases: PictureUseCases) -> APIRouter:
         fields = select_fields(ImagePage, params.fields)
         page = PageRequest(params.limit, cursor=params.cursor)
         return unless_known(request, fields.json(await in_thread(use_cases.page, params.corpus, page, caller)))
+
+    @router.post("/paths", response_model=PicturePaths)
+    async def paths(caller: RequestCaller, body: PathsRequest, request: Request) -> Response:
+        """Where pictures' files are, for callers on the service's machine: a service without keys, asked at loopback."""
+        if not same_machine.sent(request.headers):
+            raise ForbiddenError(
+                "where files are is told on the service's own machine alone",
+                hint="take `root` and `uri`, or run `lodestone search` there",
+            )
+        found = await in_thread(use_cases.paths, body, caller)
+        return Response(content=found.model_dump_json(), media_type="application/json")
 
     @router.get("/{image_id}", response_model=ImageInfo, responses=NOT_CHANGED)
     async def image(caller: RequestCaller, image_id: UUID, fields: _Chosen, request: Request) -> Response:

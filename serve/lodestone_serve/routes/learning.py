@@ -62,6 +62,11 @@ def learning_router(use_cases: LearningUseCases, tag_use_cases: TagUseCases) -> 
         """Say which pictures of an answer were right and which were not; saying it twice changes nothing."""
         return _json(await use_cases.feedback(body, caller))
 
+    @router.post("/feedback/withdraw", response_model=FeedbackResult)
+    async def withdraw_feedback(caller: RequestCaller, body: FeedbackRequest) -> Response:
+        """Take feedback back: trust and tags become what they would be without it; doing it twice changes nothing."""
+        return _json(await tag_use_cases.withdraw(body, caller))
+
     @router.get("/trust", response_model=TrustPage)
     async def trust(caller: RequestCaller) -> Response:
         """How far each space is trusted, topic by topic."""

@@ -18,5 +18,5 @@ export async function wholeList(get, path, member) {
 /** Return a path with parameters; those without a value are left out. */
 export function withParams(path, params) {
   const filled = Object.entries(params).filter(([, value]) => value !== "" && value != null);
-  return filled.length ? `${path}?${new URLSearchParams(filled)}` : path;
+  return filled.length ? `${path}${path.includes("?") ? "&" : "?"}${new URLSearchParams(filled)}` : path;
 }

@@ -59,7 +59,7 @@ function Maker({ take }) {
     <details class="card adder">
       <summary>Make a key</summary>
       <form onSubmit=${make}>
-        <label class="wide">What it is for<input required maxlength="200" placeholder="photo app" value=${name} onInput=${(event) => setName(event.target.value)} /></label>
+        <label class="wide">What it is for<input required placeholder="photo app" value=${name} onInput=${(event) => setName(event.target.value)} /></label>
         <fieldset class="wide"><legend>Scopes</legend>${Object.entries(SCOPES).map(([scope, allows]) => html`
           <label key=${scope} class="switch"><input type="checkbox" checked=${scopes.includes(scope)} onChange=${() => toggle(scope)} /><span><b>${scope}</b> <span class="quiet">${allows}</span></span></label>`)}</fieldset>
         <label>Corpora (empty: all)<input value=${corpora} placeholder="holidays, work" onInput=${(event) => setCorpora(event.target.value)} /></label>

@@ -5,8 +5,8 @@ import { Act, Confirmed, announce } from "./acting.js";
 import { ask, whole } from "./api.js";
 import { Loaded, useLoaded } from "./loading.js";
 import { link } from "./router.js";
+import { summary } from "./summary.js";
 import { Badge, Facts, Progress, Table, When, between, bytes, count, lasting } from "./wording.js";
-import { summary } from "./runs.js";
 
 const LIVE_MS = 1500;
 const SILENT_S = 60;

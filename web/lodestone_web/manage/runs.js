@@ -6,6 +6,7 @@ import { ask, changes, whole } from "./api.js";
 import { Jobs } from "./jobs.js";
 import { Empty, Loaded, useLoaded } from "./loading.js";
 import { filter, link, route } from "./router.js";
+import { summary } from "./summary.js";
 import { Badge, Progress, When, between, count, lasting } from "./wording.js";
 
 const STATES = ["running", "done", "failed", "interrupted", "cancelled"];
@@ -88,7 +89,7 @@ function joined(runs, others) {
 }
 
 function Row({ run }) {
-  const { progress, counts } = run;
+  const { progress } = run;
   return html`
     <li class="card">
       <div class="head">
@@ -99,18 +100,7 @@ function Row({ run }) {
         <p>${progress.stage} ${progress.detail && html`<span class="quiet">${progress.detail}</span>`} ${progress.total > 0 && `${progress.done.toLocaleString("en")} of ${progress.total.toLocaleString("en")}`}
           ${progress.seconds_left != null && html`<span class="quiet">, about ${lasting(progress.seconds_left)} left</span>`}</p>
         <${Progress} label=${`Progress of ${progress.stage}`} done=${progress.done} total=${progress.total} />`}
-      ${run.state !== "running" && html`<p class="quiet">${summary(run)}</p>`}
+      ${run.state !== "running" && summary(run) && html`<p class="quiet">${summary(run)}</p>`}
       ${run.error && html`<p class="note">${run.error}</p>`}
     </li>`;
-}
-
-/** Return what a run did, in words. */
-export function summary({ kind, counts }) {
-  const told = [
-    [counts.embedded, "picture embedded", "pictures embedded"],
-    [counts.changed, "file changed", "files changed"],
-    [counts.deleted, "file gone", "files gone"],
-    [counts.failed, "file failed", "files failed"],
-  ].filter(([number]) => number > 0);
-  return told.map(([number, one, many]) => count(number, one, many)).join(", ") || (kind === "index" ? "Nothing had to be done." : "");
 }

@@ -1,6 +1,7 @@
 // Tags of pictures: what searches and people left on them, to look through, confirm and remove.
 import { html, useState } from "../html.js";
 import { withParams } from "../engine/lists.js";
+import { SOURCES } from "../engine/tags.js";
 import { Act, Confirmed, announce } from "./acting.js";
 import { ask, changes } from "./api.js";
 import { Empty, Loaded, useLoaded } from "./loading.js";
@@ -8,7 +9,6 @@ import { filter, route } from "./router.js";
 import { Badge, When, count } from "./wording.js";
 
 const PAGE = 48;
-const SOURCES = { implicit: "left by a search", feedback: "left by a thumb", user: "given by hand" };
 
 export function Tags() {
   const { text = "", source = "" } = route.value.params;

@@ -2,8 +2,9 @@
 import { postJson } from "../engine/http.js";
 import { prepared } from "../engine/uploads.js";
 import { ask, lock, running } from "./asking.js";
-import { EMPTY, isFull, MOST_PARTS, replaced, requestOf, uploadsOf, withPart } from "./draft.js";
+import { isFull, kept, MOST_PARTS, replaced, requestOf, uploadsOf, withPart, withText } from "./draft.js";
 import { wrongLast } from "./judging.js";
+import { excess, MOST_CHARS } from "./limits.js";
 import * as store from "./store.js";
 
 const NEXT_PAGE = 200;
@@ -12,12 +13,22 @@ const FULL = `A query has at most ${MOST_PARTS} parts. Remove one first.`;
 
 /** Ask for words alone, from an example, the history or an empty page. */
 export function askWords(text) {
-  return ask({ ...EMPTY, text, wordsOnly: store.draft.value.wordsOnly, filters: store.draft.value.filters });
+  return ask({ ...kept(store.draft.value), text, wordsOnly: store.draft.value.wordsOnly });
+}
+
+/** Ask for what is written, with other `members` of the draft. Words that are too long stay as they are, and are not asked for. */
+export function askWritten(members = {}, options = {}) {
+  const draft = { ...store.draft.value, ...members };
+  if (excess(draft.text, MOST_CHARS)) {
+    store.draft.value = draft;
+    return undefined;
+  }
+  return ask({ ...draft, weights: withText(store.asked.value, draft.text).weights }, options);
 }
 
 /** Ask for pictures like an indexed one. */
 export function askSimilar(hit) {
-  return ask(withPart({ ...EMPTY, filters: store.asked.value.filters }, likePart(hit)));
+  return ask(withPart(kept(store.asked.value), likePart(hit)));
 }
 
 /** Add an indexed picture to what was asked: `kind` is like or unlike. */
@@ -36,13 +47,13 @@ export function addPart(draft, part) {
 
 /** Ask for what is like a picture, but as the words say. */
 export function askLikeBut(hit, words) {
-  return ask({ ...withPart({ ...EMPTY, filters: store.asked.value.filters }, likePart(hit)), text: words });
+  return ask({ ...withPart(kept(store.asked.value), likePart(hit)), text: words });
 }
 
 /** Ask for what is like a region: of an indexed picture anew, of a part of the query in its place. */
 export function askRegion({ hit, part }, region) {
   if (part) return ask(replaced(store.asked.value, part, { ...part, region }));
-  return ask(withPart({ ...EMPTY, filters: store.asked.value.filters }, { ...likePart(hit), region }));
+  return ask(withPart(kept(store.asked.value), { ...likePart(hit), region }));
 }
 
 /** Add pictures of the user to the query. */

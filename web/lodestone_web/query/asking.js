@@ -60,7 +60,12 @@ export async function ask(draft = store.draft.value, { step = true, address = tr
 /** Read what the page needs, and ask for what its address says. */
 export async function begin() {
   try {
-    store.corpora.value = await wholeList(getJson, "/v1/corpora", "corpora");
+    const [corpora, access] = await Promise.all([
+      wholeList(getJson, "/v1/corpora", "corpora"),
+      getJson("/v1/access").catch(() => null), // the page does without: corpora say what is wrong
+    ]);
+    store.corpora.value = corpora;
+    store.access.value = access;
     store.online.value = true;
   } catch (error) {
     if (error.status === 401) lock();
@@ -87,8 +92,8 @@ export function lock() {
 }
 
 /** Show the page without a question; what else the draft holds is kept. */
-export function idle({ text, wordsOnly, filters }, address) {
-  const draft = { ...EMPTY, text, wordsOnly, filters };
+export function idle({ text, wordsOnly, filters, composition }, address) {
+  const draft = { ...EMPTY, text, wordsOnly, filters, composition };
   running?.abort();
   running = null;
   batch(() => {

@@ -5,7 +5,7 @@
 // have a `region` {x, y, w, h}, in shares of its size. `withoutGuides` has the ids of guides that are left out by hand.
 
 export const EMPTY = Object.freeze({
-  text: "", parts: [], weights: {}, wordsOnly: false, seed: 0, withoutGuides: [], filters: {},
+  text: "", parts: [], weights: {}, wordsOnly: false, seed: 0, withoutGuides: [], filters: {}, composition: "",
 });
 
 export const MOST_PARTS = 8; // of a composed query
@@ -13,6 +13,7 @@ const ORDER = ["like", "upload", "unlike", "without"];
 const REGIONS = { like: "like a region of a picture", upload: "like a region of your picture" };
 const SAID = { like: "like a picture", upload: "like your picture", unlike: "unlike a picture" };
 const NAMES = { like: "picture", upload: "picture", unlike: "unlike", without: "without" };
+const USUAL = { words: 0.8, picture: 1, unlike: 0.5, without: 0.5 }; // weights that the service gives all parts of a name
 
 // Members of the request's filters, and the address's parameters for them. Those in LISTS have several values.
 const FILTERS = { corpora: "corpus", roots: "root", path_prefix: "folder", taken_from: "since", taken_to: "before" };
@@ -38,25 +39,54 @@ export function isFull(draft) {
   return draft.parts.length + (draft.text.trim() ? 1 : 0) >= MOST_PARTS;
 }
 
+/** Return what is kept of a draft when another question begins: where and how is searched. */
+export function kept({ filters, composition }) {
+  return { ...EMPTY, filters, composition };
+}
+
 /** Return the draft with a part more; one that is there already is not added, and none to a full draft. */
 export function withPart(draft, part) {
   const there = draft.parts.some((other) => keyOf(other) === keyOf(part));
-  return there || isFull(draft) ? draft : { ...draft, parts: [...draft.parts, part], weights: {} };
+  return there || isFull(draft) ? draft : weighedAs(draft, { ...draft, parts: [...draft.parts, part] });
+}
+
+/** Return the draft with other words. */
+export function withText(draft, text) {
+  return weighedAs(draft, { ...draft, text });
 }
 
 /** Return the draft with another part in the place of one. Weights go with their parts, whose names may change. */
 export function replaced(draft, part, other) {
   const parts = draft.parts.filter((one) => keyOf(one) !== keyOf(other) || keyOf(one) === keyOf(part));
   const after = { ...draft, parts: parts.map((one) => (keyOf(one) === keyOf(part) ? other : one)) };
-  const keyBefore = (named) => (named.kind !== "words" && keyOf(named) === keyOf(other) ? keyOf(part) : keyOf(named));
-  const weightOf = new Map(namedParts(draft).map((named) => [keyOf(named), draft.weights[named.name]]));
-  const kept = namedParts(after).map((named) => [named.name, weightOf.get(keyBefore(named))]);
-  return { ...after, weights: Object.fromEntries(kept.filter(([, weight]) => weight !== undefined)) };
+  return weighedAs(draft, after, (key) => (key === keyOf(other) ? keyOf(part) : key));
 }
 
 /** Return the draft without a part. */
 export function withoutPart(draft, part) {
-  return { ...draft, parts: draft.parts.filter((other) => keyOf(other) !== keyOf(part)), weights: {} };
+  if (part.kind === "words") return withText(draft, "");
+  return weighedAs(draft, { ...draft, parts: draft.parts.filter((other) => keyOf(other) !== keyOf(part)) });
+}
+
+/**
+ * Return `after` with the weights of `before`: parts that stay keep theirs, whatever they are called now, and new ones get
+ * what is usual for their kind beside the others. Without weights that were chosen, the service gives the usual ones.
+ */
+function weighedAs(before, after, keyBefore = (key) => key) {
+  const parts = namedParts(after);
+  if (!Object.keys(before.weights).length || parts.length < 2) return { ...after, weights: {} };
+  const keyIn = (part) => (part.kind === "words" ? "words" : keyOf(part));
+  const weightOf = new Map(namedParts(before).map((part) => [keyIn(part), before.weights[part.name]]));
+  const weighed = parts.map((part) => ({ ...part, weight: weightOf.get(keyBefore(keyIn(part))) }));
+  const baseOf = ({ kind }) => NAMES[kind] ?? kind;
+  const usual = (part) => USUAL[baseOf(part)] / parts.filter((other) => baseOf(other) === baseOf(part)).length;
+  const sum = (values) => values.reduce((total, value) => total + value, 0);
+  const stay = weighed.filter((part) => part.weight !== undefined);
+  const seeks = weighed.some(({ kind, weight }) => weight !== 0 && kind !== "unlike" && kind !== "without");
+  if (!seeks) return { ...after, weights: {} }; // what is left to look for weighed nothing: no answer would come
+  const scale = sum(stay.map((part) => part.weight)) / sum(stay.map(usual)) || 1;
+  const fitting = (part) => Math.min(1, Number((usual(part) * scale).toFixed(2)));
+  return { ...after, weights: Object.fromEntries(weighed.map((part) => [part.name, part.weight ?? fitting(part)])) };
 }
 
 /** Return the parts as the engine names them: words, picture, picture2, unlike, without, … */
@@ -87,6 +117,7 @@ export function requestOf(draft, { limit, offset = 0 } = {}) {
   for (const [name, values] of Object.entries(members)) if (values.length) body[name] = values;
   if (Object.keys(draft.weights).length) body.weights = draft.weights;
   if (isFiltered(draft)) body.filters = draft.filters;
+  if (draft.composition) body.composition = draft.composition;
   if (pictures.length === 1 && pictures[0].region) body.region = pictures[0].region;
   if (draft.wordsOnly) body.guides = 0; // composed queries have guides too, where their pictures are edited
   else if (draft.withoutGuides.length) body.without_guides = draft.withoutGuides;
@@ -133,6 +164,7 @@ function said(part) {
 function otherwise(before, after) {
   if (JSON.stringify(before.weights) !== JSON.stringify(after.weights)) return "other weights";
   if (JSON.stringify(before.filters) !== JSON.stringify(after.filters)) return "other filters";
+  if (before.composition !== after.composition) return `compared by ${after.composition || "default"}`;
   return spoken(after);
 }
 
@@ -143,6 +175,7 @@ export function toAddress(draft) {
   for (const part of draft.parts) if (part.kind !== "upload") params.append(part.kind, (part.id ?? part.text) + written(part.region));
   if (draft.wordsOnly) params.set("words", "1");
   if (draft.seed) params.set("seed", draft.seed);
+  if (draft.composition) params.set("composition", draft.composition);
   for (const guide of draft.withoutGuides) params.append("leave", guide);
   if (!isPrivate(draft)) for (const [name, weight] of Object.entries(draft.weights)) params.append("weight", `${name}:${weight}`);
   for (const [member, name] of Object.entries(FILTERS)) {
@@ -171,6 +204,7 @@ export function fromAddress(search) {
     seed: Math.max(0, Number.parseInt(params.get("seed"), 10) || 0),
     withoutGuides: params.getAll("leave"),
     filters,
+    composition: params.get("composition") ?? "",
   };
   const names = namedParts(draft).map((part) => part.name);
   const weights = params.getAll("weight").map((value) => value.split(":")).filter(([name, weight]) => names.includes(name) && weight);

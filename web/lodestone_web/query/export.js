@@ -1,33 +1,61 @@
 // Exports of selected pictures: a list of paths, JSON, CSV, and a zip archive of the originals.
 import { signal } from "../html.js";
-import { Problem, request } from "../engine/http.js";
+import { postJson, Problem, request } from "../engine/http.js";
 import { ZipWriter } from "../engine/zip.js";
-import { announcement } from "./store.js";
+import { access, announcement, toast } from "./store.js";
 
 export const MOST_FILES = 1000; // of one archive
 const MOST_BYTES = 2 ** 30;
+const MOST_IDS = 1000; // of one request for paths
 const COLUMNS = ["image_id", "corpus", "root", "uri", "width", "height", "taken_at", "captions"];
 
 /** {done, count, bytes, failures, message}: the archive that is being made, or how it ended; null where there is none. */
 export const archive = signal(null);
 let stopping = null;
 
-/** Save a list of paths, each in a line: folder and path inside it. Names that a line cannot hold are written as JSON strings. */
-export function savePaths(hits) {
-  const lines = hits.map((hit) => pathOf(hit)).map((path) => (/[\u0000-\u001f]/.test(path) ? JSON.stringify(path) : path));
-  save(new Blob([lines.join("\n"), "\n"], { type: "text/plain" }), "pictures.txt");
+/**
+ * Save where pictures are, each in a line: absolute paths for who is on the service's machine, else the indexed folder and the
+ * path inside it. Names that a line cannot hold are written as JSON strings.
+ */
+export function saveNames(hits) {
+  return withPaths(hits, (rows) => {
+    const lines = rows.map((row) => row.path ?? pathOf(row)).map((path) => (/[\u0000-\u001f]/.test(path) ? JSON.stringify(path) : path));
+    save(new Blob([lines.join("\n"), "\n"], { type: "text/plain" }), "pictures.txt");
+    const others = rows.filter((row) => !row.path).length;
+    if (access.value?.paths && others) toast.value = `${others} of ${rows.length} pictures have no path that can be told: their lines have the indexed folder and the path inside it.`;
+  });
 }
 
 /** Save the facts about pictures as JSON. */
 export function saveJson(hits) {
-  const rows = hits.map((hit) => Object.fromEntries(COLUMNS.map((name) => [name, hit[name] ?? null])));
-  save(new Blob([JSON.stringify(rows, null, 2), "\n"], { type: "application/json" }), "pictures.json");
+  return withPaths(hits, (rows, columns) => {
+    const facts = rows.map((row) => Object.fromEntries(columns.map((name) => [name, row[name] ?? null])));
+    save(new Blob([JSON.stringify(facts, null, 2), "\n"], { type: "application/json" }), "pictures.json");
+  });
 }
 
 /** Save the facts about pictures as CSV (RFC 4180); captions stand in one column, each in a line. */
 export function saveCsv(hits) {
-  const rows = hits.map((hit) => COLUMNS.map((name) => cell(name === "captions" ? hit.captions.join("\n") : hit[name])));
-  save(new Blob([[COLUMNS.join(","), ...rows.map((row) => row.join(","))].join("\r\n"), "\r\n"], { type: "text/csv" }), "pictures.csv");
+  return withPaths(hits, (rows, columns) => {
+    const lines = rows.map((row) => columns.map((name) => cell(name === "captions" ? row.captions.join("\n") : row[name])));
+    save(new Blob([[columns.join(","), ...lines.map((line) => line.join(","))].join("\r\n"), "\r\n"], { type: "text/csv" }), "pictures.csv");
+  });
+}
+
+/** Call `write(hits, columns)`; on the service's machine, with the path of each picture. Nothing is written where that fails. */
+async function withPaths(hits, write) {
+  if (!access.value?.paths) return write(hits, COLUMNS);
+  const paths = {};
+  try {
+    for (let at = 0; at < hits.length; at += MOST_IDS) {
+      const ids = hits.slice(at, at + MOST_IDS).map((hit) => hit.image_id);
+      Object.assign(paths, (await postJson("/v1/images/paths", { image_ids: ids })).paths);
+    }
+  } catch (error) {
+    toast.value = `Nothing was saved. ${error.message}`;
+    return undefined;
+  }
+  return write(hits.map((hit) => ({ ...hit, path: paths[hit.image_id] })), [...COLUMNS, "path"]);
 }
 
 /** Fetch originals one by one, and save them as an archive; what cannot be fetched is listed in it. */

@@ -34,6 +34,7 @@ export async function signOut() {
     idle(EMPTY, true);
     clearSelection();
     store.corpora.value = [];
+    store.access.value = null;
     store.judged.value = new Map();
     signedIn(false);
     lock();

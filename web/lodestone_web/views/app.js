@@ -35,7 +35,7 @@ export function App() {
     <${Connection} />
     <main id="results" tabindex="-1" data-phase=${phase.value} aria-busy=${busy.value ? "true" : "false"} data-selecting=${selecting.value ? "true" : "false"}>
       ${locked.value ? html`<${Key} />` : html`
-        ${phase.value !== "idle" && html`<h1 class="hidden">Pictures that were found</h1><${Chips} /><${Status} /><${Strip} />`}
+        ${phase.value !== "idle" && html`<h1 class="hidden">Pictures that were found</h1><div class="asked"><${Chips} /><${Status} /></div><${Strip} />`}
         ${phase.value === "idle" && isFiltered(asked.value) && html`<section class="chips" aria-label="Filters of the next search"><${Filters} /></section>`}
         <${Instead} />
         ${phase.value !== "idle" && hits.value.length > 0 && html`<${Grid} />`}`}

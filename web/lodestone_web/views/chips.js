@@ -1,39 +1,48 @@
 // The parts of a composed query as chips with weights, and the steps that can be undone.
-import { html, useEffect, useRef, useState } from "../html.js";
+import { html, useRef, useState } from "../html.js";
 import { addPart, undo } from "../query/actions.js";
 import { ask } from "../query/asking.js";
 import { changed, isComposed, keyOf, namedParts, spoken, withoutPart } from "../query/draft.js";
+import { excess, MOST_CHARS } from "../query/limits.js";
 import { answer, asked, cropping, steps } from "../query/store.js";
+import { Composition } from "./composition.js";
 import { Filters } from "./filters.js";
 import { Undo } from "./icons.js";
+import { TooLong } from "./limited.js";
 import { PartPicture } from "./region.js";
 
 const STEPS_SHOWN = 5;
 const labels = { like: ["like this", "like this region"], upload: ["your picture", "your picture’s region"], unlike: ["unlike this"] };
 
 export function Chips() {
-  const [without, setWithout] = useState("");
   const draft = asked.value;
   const parts = namedParts(draft);
   const shares = new Map((answer.value?.parts ?? []).map((part) => [part.name, part.weight]));
-  const add = (event) => {
-    event.preventDefault();
-    const text = without.trim();
-    if (text && addPart(draft, { kind: "without", text })) setWithout("");
-  };
   const refined = steps.value.length > 0 && [draft, steps.value.at(-1)].some(isComposed);
   return html`
     <section class="chips" aria-label="Parts of the query">
-      ${refined && html`<div class="refined"><${Steps} /><${Filters} /></div>`}
-      ${isComposed(draft) && html`<ul>${parts.map((part) => html`<${Chip} key=${part.name + keyOf(part)} part=${part} share=${shares.get(part.name)} />`)}</ul>`}
-      ${parts.length > 0 && html`
-        <form class="without" onSubmit=${add}>
-          <input value=${without} maxlength="200" placeholder="but without …" aria-label="What the picture should not show"
-            onInput=${(event) => setWithout(event.target.value)} />
-          <button class="button quiet" disabled=${!without.trim()}>Leave out</button>
-        </form>`}
-      ${!refined && html`<${Filters} />`}
+      ${refined && html`<${Steps} />`}
+      ${isComposed(draft) && html`<ul role="list">${parts.map((part) => html`<${Chip} key=${keyOf(part)} part=${part} share=${shares.get(part.name)} />`)}</ul>`}
+      <div class="tools">${parts.length > 0 && html`<${Without} />`}<${Filters} /><${Composition} /></div>
     </section>`;
+}
+
+function Without() {
+  const [text, setText] = useState("");
+  const field = useRef(null);
+  const tooLong = excess(text, MOST_CHARS) > 0;
+  const add = (event) => {
+    event.preventDefault();
+    const words = text.trim();
+    if (words && !tooLong && addPart(asked.value, { kind: "without", text: words })) setText("");
+  };
+  return html`
+    <form class="without" onSubmit=${add}>
+      <input ref=${field} value=${text} placeholder="but without …" aria-label="What the picture should not show"
+        aria-invalid=${tooLong ? "true" : undefined} aria-describedby="without-limit" onInput=${(event) => setText(event.target.value)} />
+      <button class="button quiet" disabled=${!text.trim() || tooLong}>Leave out</button>
+      <${TooLong} id="without-limit" text=${text} most=${MOST_CHARS} shorten=${(words) => { setText(words); field.current.focus(); }} />
+    </form>`;
 }
 
 let weighed = null; // {draft, name} of the weight that was changed last: a slider that is moved on is one step
@@ -48,7 +57,7 @@ function Chip({ part, share: given }) {
     weighed = { draft: { ...draft, weights: { ...shares, ...draft.weights, [part.name]: Number(event.target.value) } }, name: part.name };
     ask(weighed.draft, { step, address: step ? true : "replace" });
   };
-  const remove = () => ask(part.kind === "words" ? { ...draft, text: "", weights: {} } : withoutPart(draft, part));
+  const remove = () => ask(withoutPart(draft, part));
   const avoid = part.kind === "without" || part.kind === "unlike";
   const label = part.text ?? labels[part.kind][part.region ? 1 : 0];
   const shown = part.kind !== "words" && part.kind !== "without" && html`<${PartPicture} part=${part} />`;
@@ -67,15 +76,13 @@ function Chip({ part, share: given }) {
 }
 
 function Steps() {
-  const list = useRef(null);
   const all = [...steps.value, asked.value];
   const begin = Math.max(0, all.length - STEPS_SHOWN);
   const told = (at) => (at === begin ? spoken(all[at]) : changed(all[at - 1], all[at]));
-  useEffect(() => { list.current.scrollLeft = list.current.scrollWidth; }, [asked.value]); // on phones: the last step
   return html`
     <nav class="steps" aria-label="Steps of this search">
       <button type="button" class="button quiet" onClick=${() => undo()}><${Undo} /> Undo</button>
-      <ol ref=${list}>${steps.value.slice(begin).map((step, at) => html`
+      <ol>${steps.value.slice(begin).map((step, at) => html`
         <li key=${begin + at}><button type="button" class="link" title=${spoken(step)} onClick=${() => undo(begin + at)}><bdi>${told(begin + at)}</bdi></button></li>`)}
         <li aria-current="step"><bdi>${told(all.length - 1)}</bdi></li></ol>
     </nav>`;

@@ -1,7 +1,8 @@
-// What is known about one picture: its file, date, camera, captions, and its place on a map.
+// What is known about one picture: its file, date, camera, captions, tags, and its place on a map.
 import { html, useEffect, useState } from "../html.js";
 import { getJson } from "../engine/http.js";
 import { WorldMap } from "./map.js";
+import { Tags } from "./tags.js";
 
 export function Facts({ hit, path }) {
   const [info, setInfo] = useState(null);
@@ -21,6 +22,7 @@ export function Facts({ hit, path }) {
   return html`
     <details open><summary>About this picture</summary>
       <dl>${rows.filter(([, value]) => value).map(([name, value]) => html`<div key=${name}><dt>${name}</dt><dd dir="auto">${typeof value === "string" ? html`<bdi>${value}</bdi>` : value}</dd></div>`)}</dl>
+      <${Tags} hit=${hit} />
       ${placed && html`<${WorldMap} latitude=${info.latitude} longitude=${info.longitude} />`}
       ${hit.missing && html`<p class="note">The file is gone from its folder.</p>`}
     </details>`;

@@ -1,10 +1,13 @@
 // Filters: a small panel that adds them, and a chip for each, by which it is removed.
-import { html, useEffect, useRef, useState } from "../html.js";
+import { html, useEffect, useLayoutEffect, useRef, useState } from "../html.js";
 import { ask } from "../query/asking.js";
+import { excess, MOST_FOLDER_CHARS } from "../query/limits.js";
 import { asked, corpora, hits } from "../query/store.js";
 import { Filter } from "./icons.js";
+import { TooLong } from "./limited.js";
 
 const MOST_FOLDERS = 40; // that are suggested
+const MARGIN = 10; // pixels between the panel and the edge of the page
 
 export function Filters() {
   return html`<div class="filters"><${FilterChips} /><${FilterMenu} /></div>`;
@@ -36,6 +39,12 @@ function FilterMenu() {
   const [open, setOpen] = useState(false);
   const box = useRef(null);
   const button = useRef(null);
+  const panel = useRef(null);
+  useLayoutEffect(() => { // the panel ends before the page does
+    panel.current.style.translate = "";
+    const over = open ? panel.current.getBoundingClientRect().right - (document.documentElement.clientWidth - MARGIN) : 0;
+    if (over > 0) panel.current.style.translate = `${-over}px`;
+  }, [open]);
   useEffect(() => {
     if (!open) return undefined;
     box.current.querySelector("select, input")?.focus();
@@ -50,7 +59,7 @@ function FilterMenu() {
     <div class="menu" ref=${box} onKeyDown=${onKeyDown}>
       <button type="button" class="button quiet" ref=${button} aria-expanded=${open ? "true" : "false"} aria-controls="filter-panel"
         onClick=${() => setOpen(!open)}><${Filter} /> Filter</button>
-      <div class="panel" id="filter-panel" hidden=${!open}>${open && html`<${Fields} add=${add} />`}</div>
+      <div class="panel" id="filter-panel" ref=${panel} hidden=${!open}>${open && html`<${Fields} add=${add} />`}</div>
     </div>`;
 }
 
@@ -63,9 +72,11 @@ function Fields({ add }) {
   const [folder, setFolder] = useState(filters.path_prefix ?? "");
   const [from, setFrom] = useState(filters.taken_from?.slice(0, 10) ?? "");
   const [before, setBefore] = useState(filters.taken_to?.slice(0, 10) ?? "");
+  const field = useRef(null);
+  const tooLong = excess(folder, MOST_FOLDER_CHARS) > 0;
   const submit = (event) => {
     event.preventDefault();
-    add({ path_prefix: folder.trim() || undefined, taken_from: from || undefined, taken_to: before || undefined });
+    if (!tooLong) add({ path_prefix: folder.trim() || undefined, taken_from: from || undefined, taken_to: before || undefined });
   };
   return html`
     <form onSubmit=${submit}>
@@ -73,8 +84,9 @@ function Fields({ add }) {
         choose=${(name) => add({ corpora: [...inside, name], roots: undefined })} />`}
       ${folders.length > 1 && html`<${Choice} label="Indexed folder" names=${folders} chosen=${roots}
         choose=${(name) => add({ roots: [...roots, name] })} />`}
-      <label>Folder inside <input value=${folder} maxlength="4096" list="known-folders" placeholder="2024/summer" spellcheck="false"
-        onInput=${(event) => setFolder(event.target.value)} /></label>
+      <label>Folder inside <input ref=${field} value=${folder} list="known-folders" placeholder="2024/summer" spellcheck="false"
+        aria-invalid=${tooLong ? "true" : undefined} aria-describedby="folder-limit" onInput=${(event) => setFolder(event.target.value)} /></label>
+      <${TooLong} id="folder-limit" text=${folder} most=${MOST_FOLDER_CHARS} shorten=${(text) => { setFolder(text); field.current.focus(); }} />
       <datalist id="known-folders">${knownFolders().map((name) => html`<option key=${name} value=${name} />`)}</datalist>
       <label>Taken from <input type="date" value=${from} onInput=${(event) => setFrom(event.target.value)} /></label>
       <label>Taken before <input type="date" value=${before} onInput=${(event) => setBefore(event.target.value)} /></label>

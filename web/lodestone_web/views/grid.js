@@ -163,10 +163,15 @@ function Tile({ hit, index, box, shift, tiles, count, waits }) {
 
 /** Two buttons that say whether a picture was right. `onWrong` runs when it was not: its tile goes elsewhere. */
 export function Thumbs({ hit, verdict, description, onWrong = () => undefined }) {
-  const wrong = () => { judge(hit, false); onWrong(); };
+  const say = (right) => (event) => {
+    if (event.detail > 1) return; // the second click of a double click would take the first one back
+    judge(hit, right);
+    if (!right) onWrong();
+  };
+  const title = (name, pressed) => (pressed ? `${name}: press again to take it back` : name);
   return html`
     <span class=${verdict === undefined ? "thumbs" : "thumbs judged"}>
-      <button type="button" aria-pressed=${verdict === true ? "true" : "false"} aria-label=${`Right: ${description}`} title="Right" onClick=${() => judge(hit, true)}><${ThumbUp} /></button>
-      <button type="button" aria-pressed=${verdict === false ? "true" : "false"} aria-label=${`Wrong: ${description}`} title="Wrong" onClick=${wrong}><${ThumbDown} /></button>
+      <button type="button" aria-pressed=${verdict === true ? "true" : "false"} aria-label=${`Right: ${description}`} title=${title("Right", verdict === true)} onClick=${say(true)}><${ThumbUp} /></button>
+      <button type="button" aria-pressed=${verdict === false ? "true" : "false"} aria-label=${`Wrong: ${description}`} title=${title("Wrong", verdict === false)} onClick=${say(false)}><${ThumbDown} /></button>
     </span>`;
 }

@@ -2,9 +2,11 @@
 import { html, useEffect, useLayoutEffect, useRef, useState } from "../html.js";
 import { addPicture, askLikeBut, askSimilar, loadMore } from "../query/actions.js";
 import { closePicture } from "../query/feedback.js";
+import { excess, MOST_CHARS } from "../query/limits.js";
 import { answer, asked, cropping, hits, judged, moreProblem, opened, phase } from "../query/store.js";
 import { Facts } from "./facts.js";
 import { More, Thumbs } from "./grid.js";
+import { TooLong } from "./limited.js";
 import { DialogNotices } from "./notices.js";
 import { Why } from "./why.js";
 import { Zoom } from "./zoom.js";
@@ -72,9 +74,11 @@ function Shown({ hit, index, move, close }) {
 
 function Next({ hit, path }) {
   const [words, setWords] = useState("");
+  const field = useRef(null);
+  const tooLong = excess(words, MOST_CHARS) > 0;
   const but = (event) => {
     event.preventDefault();
-    if (words.trim()) askLikeBut(hit, words.trim());
+    if (words.trim() && !tooLong) askLikeBut(hit, words.trim());
   };
   return html`
     <div class="next">
@@ -86,7 +90,9 @@ function Next({ hit, path }) {
       <a class="button" href=${`${path}/content`} download=${hit.uri.split("/").pop()}>Download</a>
     </div>
     <form class="but" onSubmit=${but}>
-      <input value=${words} maxlength="200" placeholder="like this, but … at night" aria-label="Like this picture, but" onInput=${(event) => setWords(event.target.value)} />
-      <button class="button" disabled=${!words.trim()}>Search</button>
+      <input ref=${field} value=${words} placeholder="like this, but … at night" aria-label="Like this picture, but"
+        aria-invalid=${tooLong ? "true" : undefined} aria-describedby="but-limit" onInput=${(event) => setWords(event.target.value)} />
+      <button class="button" disabled=${!words.trim() || tooLong}>Search</button>
+      <${TooLong} id="but-limit" text=${words} most=${MOST_CHARS} shorten=${(text) => { setWords(text); field.current.focus(); }} />
     </form>`;
 }

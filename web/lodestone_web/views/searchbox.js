@@ -1,11 +1,12 @@
 // The search box: words, history, pictures to add, and the switch for words only.
 import { html, useEffect, useRef, useState } from "../html.js";
 import { filesOf } from "../engine/uploads.js";
-import { addFiles, askWords } from "../query/actions.js";
-import { ask } from "../query/asking.js";
+import { addFiles, askWords, askWritten } from "../query/actions.js";
 import { forget, history } from "../query/history.js";
+import { excess, MOST_CHARS } from "../query/limits.js";
 import { draft } from "../query/store.js";
 import { Picture } from "./icons.js";
+import { TooLong } from "./limited.js";
 
 const MOST_SHOWN = 8;
 
@@ -16,6 +17,7 @@ export function SearchBox() {
   const text = draft.value.text;
   const entries = history.value.filter((entry) => entry !== text && entry.toLowerCase().startsWith(text.toLowerCase())).slice(0, MOST_SHOWN);
   const shown = open && entries.length > 0;
+  const tooLong = excess(text, MOST_CHARS) > 0;
 
   useEffect(() => {
     const focus = (event) => {
@@ -34,8 +36,8 @@ export function SearchBox() {
     event.preventDefault();
     close();
     if (at >= 0 && shown) askWords(entries[at]);
-    else ask();
-    input.current?.blur();
+    else askWritten();
+    if (!tooLong) input.current?.blur(); // the note below says what can be done
   };
   const onKeyDown = (event) => {
     if (event.key === "Escape") close();
@@ -46,14 +48,18 @@ export function SearchBox() {
     setAt((at + step + entries.length + 1 + 1) % (entries.length + 1) - 1);
   };
 
+  const write = (words) => { draft.value = { ...draft.value, text: words, withoutGuides: [] }; };
+  const shorten = (words) => { write(words); input.current?.focus(); };
+
   return html`
     <form class="searchbox" role="search" onSubmit=${submit}>
       <div class="field">
-        <input ref=${input} type="text" name="q" value=${text} maxlength="1000" autocomplete="off" spellcheck="false" dir="auto"
+        <input ref=${input} type="text" name="q" value=${text} autocomplete="off" spellcheck="false" dir="auto"
           enterkeyhint="search" placeholder="Describe a picture" aria-label="What the picture shows"
           role="combobox" aria-expanded=${shown ? "true" : "false"} aria-controls="history" aria-autocomplete="list"
           aria-activedescendant=${shown && at >= 0 ? `history-${at}` : undefined}
-          onInput=${(event) => { draft.value = { ...draft.value, text: event.target.value, withoutGuides: [] }; setOpen(true); setAt(-1); }}
+          aria-invalid=${tooLong ? "true" : undefined} aria-describedby="words-limit"
+          onInput=${(event) => { write(event.target.value); setOpen(true); setAt(-1); }}
           onFocus=${() => setOpen(true)} onBlur=${leave} onKeyDown=${onKeyDown} />
         <label class="button quiet" title="Search with a picture of yours">
           <${Picture} /><span class="hidden">Add a picture</span>
@@ -72,8 +78,9 @@ export function SearchBox() {
       </div>
       <div class="switches">
         <label class="switch"><input type="checkbox" role="switch" checked=${draft.value.wordsOnly}
-          onChange=${(event) => ask({ ...draft.value, wordsOnly: event.target.checked }, { step: false })} />
+          onChange=${(event) => askWritten({ wordsOnly: event.target.checked }, { step: false })} />
           <span>Words only</span></label>
       </div>
+      <${TooLong} id="words-limit" text=${text} most=${MOST_CHARS} shorten=${shorten} />
     </form>`;
 }

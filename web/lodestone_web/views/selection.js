@@ -1,8 +1,14 @@
 // Selected pictures: the mark on each tile, and the bar that exports them.
 import { html } from "../html.js";
-import { archive, saveArchive, saveCsv, saveJson, savePaths, stopArchive } from "../query/export.js";
+import { archive, saveArchive, saveCsv, saveJson, saveNames, stopArchive } from "../query/export.js";
 import { clearSelection, selectAll, selected, toggle } from "../query/selection.js";
-import { hits } from "../query/store.js";
+import { access, hits } from "../query/store.js";
+
+const FORMATS = {
+  JSON: [saveJson, "Facts and captions, for programs"],
+  CSV: [saveCsv, "Facts and captions, for spreadsheets"],
+  Zip: [saveArchive, "The originals, in their folders"],
+};
 
 export function Check({ hit, description }) {
   return html`
@@ -14,15 +20,17 @@ export function SelectionBar() {
   const chosen = [...selected.value.values()];
   const rest = hits.value.some((hit) => !selected.value.has(hit.image_id));
   if (!chosen.length && !archive.value) return null;
-  const exports = { Paths: savePaths, JSON: saveJson, CSV: saveCsv, Zip: saveArchive };
+  const exports = access.value?.paths
+    ? { Paths: [saveNames, "Absolute paths, each in a line"], ...FORMATS }
+    : { Names: [saveNames, "The indexed folder and the path inside it, each in a line"], ...FORMATS };
   const making = archive.value && !archive.value.message;
   return html`
     <section class="selection" aria-label="Selection">
       ${chosen.length > 0 && html`
         <p role="status"><b>${chosen.length.toLocaleString("en")}</b> selected</p>
         <div class="exports" role="group" aria-label="Save the selection as">
-          ${Object.entries(exports).map(([name, run]) => html`
-            <button type="button" class="button" key=${name} disabled=${name === "Zip" && making} onClick=${() => run(chosen)}>${name}</button>`)}
+          ${Object.entries(exports).map(([name, [run, title]]) => html`
+            <button type="button" class="button" key=${name} title=${title} disabled=${name === "Zip" && making} onClick=${() => run(chosen)}>${name}</button>`)}
         </div>
         ${rest && html`<button type="button" class="link" onClick=${selectAll}>Select all ${hits.value.length.toLocaleString("en")}</button>`}
         <button type="button" class="link" onClick=${clearSelection}>Clear</button>`}

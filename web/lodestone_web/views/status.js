@@ -16,10 +16,12 @@ export function Status() {
     <div class="status">
       <p><b>${told.next_offset ? "The best " : ""}${hits.value.length} ${hits.value.length === 1 ? "picture" : "pictures"}</b>${" "}${stage}
         ${busy.value ? html` <span class="working">still looking …</span>` : html` <${Speed} timings=${told.timings_ms} />`}</p>
+      <div class="notes">
       ${told.corrected_query && html`<p>Searched for “<bdi>${told.corrected_query}</bdi>”.</p>`}
       ${told.probably_nothing && html`<p class="note">Probably none of these shows it: confidence ${Math.round(100 * (told.confidence ?? 0))} %.</p>`}
       ${told.dropped.length > 0 && html`<p class="note">Left out to answer in time: ${told.dropped.join(", ")}.</p>`}
       ${told.warnings.map((warning) => html`<p class="note" key=${warning}>${warning}</p>`)}
+      </div>
     </div>`;
 }
 

@@ -1,4 +1,4 @@
-// The imagined strip: what the engine drew or took as guides, used or rejected, each a picture to search by.
+// The strip of guides: what the engine drew, or took from the indexed pictures, used or rejected, each a picture to search by.
 import { html } from "../html.js";
 import { addFiles, askSimilar } from "../query/actions.js";
 import { ask } from "../query/asking.js";
@@ -9,15 +9,28 @@ import { standIns } from "./standins.js";
 export function Strip() {
   const shown = guides.value;
   if (!shown.length) return null;
-  const drawn = shown.some((guide) => guide.engine !== "exemplar"); // pictures of the collection are the same with any seed
+  const drawn = shown.some((guide) => !isTaken(guide)); // pictures of the collection are the same with any seed
+  const [title, label] = titlesOf(drawn, shown.some(isTaken));
   const used = shown.filter((guide) => guide.status === "used").length;
   return html`
-    <section class="strip" aria-label="What the engine imagined">
-      <h2>Imagined <span class="quiet">${used} of ${shown.length} used</span>
+    <section class="strip" aria-label=${label}>
+      <h2>${title} <span class="quiet">${used} of ${shown.length} used</span>
         ${drawn && !busy.value && html`<button type="button" class="link" onClick=${() => ask({ ...asked.value, seed: asked.value.seed + 1, withoutGuides: [] }, { step: false })}>Draw again</button>`}
       </h2>
       <ul>${shown.map((guide) => html`<${Guide} key=${guide.guide_id} guide=${guide} />`)}</ul>
     </section>`;
+}
+
+/** Return whether a guide is an indexed picture that fits the words, and nothing that was drawn. */
+function isTaken({ engine, provenance }) {
+  return engine === "exemplar" || provenance.image_id !== undefined; // settings may give the engine another name
+}
+
+/** Return the title of the strip, and what it is for those who do not see it. */
+function titlesOf(drawn, taken) {
+  if (!taken) return ["Imagined", "What the engine imagined"];
+  if (!drawn) return ["From your pictures", "Your pictures that guide the search"];
+  return ["Imagined, and from your pictures", "What the engine imagined, and your pictures that guide the search"];
 }
 
 function Guide({ guide }) {

@@ -1,15 +1,17 @@
 // The page before any question: what can be asked, in words of the collection's own where it has some, and pictures to begin from.
-import { html, signal, useEffect } from "../html.js";
+import { html, signal, useEffect, useLayoutEffect, useMemo, useRef, useState } from "../html.js";
 import { getJson } from "../engine/http.js";
 import { askSimilar, askWords } from "../query/actions.js";
 import { corpora, pictures } from "../query/store.js";
-import { ratioOf } from "./layout.js";
+import { justified } from "./layout.js";
 
 const EXAMPLES = ["two dogs running in the snow", "a child on a swing", "a boat on a lake at sunset", "people climbing a rock"];
 const SHOWN = 24;
 const READ = 96; // of each corpus; those that are shown are spread over them
 const FIELDS = ["image_id", "uri", "width", "height", "captions", "thumbnail"].map((name) => `images.${name}`).join();
 const LONGEST = 44; // characters of a caption that is an example
+const ROWS = [{ from: 0, rowHeight: 96, gap: 4 }, { from: 600, rowHeight: 140, gap: 6 }]; // by the width of the page
+const FULL = 0.98; // of the width, from which a row counts as full
 
 const some = signal([]);
 let readFor = null;
@@ -28,18 +30,53 @@ export function Welcome() {
       <p class="quiet keys"><kbd>/</kbd> to search, arrow keys to move, <kbd>Enter</kbd> to open</p>
       ${some.value.length > 0 && html`
         <h2>Or begin with one of yours</h2>
-        <ul class="mosaic" aria-label="Pictures to begin with">${some.value.map((picture) => html`<${Begin} key=${picture.image_id} picture=${picture} />`)}</ul>`}
+        <${Mosaic} pictures=${some.value} />`}
     </section>`;
 }
 
-function Begin({ picture }) {
-  const ratio = Math.max(0.6, Math.min(2.2, ratioOf(picture)));
-  const label = tidied(picture.captions[0]) || picture.uri.split("/").pop();
+/** Pictures in rows that are all full; those that would begin another row are left out. */
+function Mosaic({ pictures: all }) {
+  const box = useRef(null);
+  const [width, setWidth] = useState(0);
+  const [gone, setGone] = useState(() => new Set()); // those whose thumbnails cannot be shown
+  useLayoutEffect(() => {
+    const measure = () => setWidth(Math.floor(box.current?.clientWidth ?? 0));
+    const watcher = new ResizeObserver(measure);
+    watcher.observe(box.current);
+    measure();
+    return () => watcher.disconnect();
+  }, []);
+  const shown = useMemo(() => fullRows(all.filter((picture) => !gone.has(picture.image_id)), width), [all, gone, width]);
   return html`
-    <li style=${{ flexGrow: ratio, flexBasis: `calc(var(--row) * ${ratio})` }}>
+    <ul class="mosaic" ref=${box} aria-label="Pictures to begin with" style=${{ height: `${shown.height}px` }}>
+      ${shown.boxes.map(({ picture, ...place }) => html`
+        <${Begin} key=${picture.image_id} picture=${picture} place=${place} onGone=${() => setGone(new Set([...gone, picture.image_id]))} />`)}</ul>`;
+}
+
+/** Return `{boxes, height}` of the full rows of pictures; of a single row that is not full, it stands in the middle. */
+function fullRows(pictures, width) {
+  if (!width || !pictures.length) return { boxes: [], height: 0 };
+  const { rowHeight, gap } = ROWS.findLast(({ from }) => width >= from);
+  const { boxes } = justified(pictures, { width, rowHeight, gap });
+  const end = ({ left, width: own }) => left + own;
+  const tops = [...new Set(boxes.map(({ top }) => top))];
+  const last = boxes.at(-1);
+  const kept = end(last) >= FULL * width || tops.length === 1 ? boxes : boxes.filter(({ top }) => top !== last.top);
+  const shift = tops.length === 1 ? Math.max(0, (width - end(last)) / 2) : 0;
+  return {
+    boxes: kept.map((place, at) => ({ ...place, left: place.left + shift, picture: pictures[at] })),
+    height: kept.at(-1).top + kept.at(-1).height,
+  };
+}
+
+function Begin({ picture, place, onGone }) {
+  const label = tidied(picture.captions[0]) || picture.uri.split("/").pop();
+  const style = Object.fromEntries(Object.entries(place).map(([name, pixels]) => [name, `${pixels}px`]));
+  return html`
+    <li style=${style}>
       <button type="button" aria-label=${`Pictures like this one: ${label}`} title="Pictures like this one" onClick=${() => askSimilar(picture)}>
         <img src=${picture.thumbnail.replace(/^\//, "")} alt="" loading="lazy" decoding="async"
-          onLoad=${(event) => event.target.classList.add("there")} onError=${(event) => { event.target.closest("li").hidden = true; }} /></button></li>`;
+          onLoad=${(event) => event.target.classList.add("there")} onError=${onGone} /></button></li>`;
 }
 
 /** Read some pictures of the largest collections, once for these. */

@@ -29,6 +29,7 @@ from lodestone.services.use_cases import Services, make_services
 from lodestone_schemas.access import KeyRequest, KeyRotation, Scope
 from lodestone_schemas.api import (
     FeedbackRequest,
+    PathsRequest,
     SearchFilters,
     SearchOptions,
     SearchRequest,
@@ -127,10 +128,14 @@ CASES: dict[str, Case] = {
     "tags.page": Case(Gets.UNKNOWN, lambda s, i, c: s.tags.page(TagFilters(corpus=i.corpus), PAGE, c)),
     "tags.add": Case(Gets.UNKNOWN, lambda s, i, c: s.tags.add(TagRequest(image_ids=[i.image], text="a boat"), c)),
     "tags.remove": Case(Gets.UNKNOWN, lambda s, i, c: s.tags.remove(i.tag, c)),
+    "tags.withdraw": Case(
+        Gets.UNKNOWN, lambda s, i, c: s.tags.withdraw(FeedbackRequest(query_id=i.query, irrelevant=[i.image]), c)
+    ),
     "pictures.image": Case(Gets.UNKNOWN, lambda s, i, c: s.pictures.image(i.image, c)),
     "pictures.page": Case(Gets.UNKNOWN, lambda s, i, c: s.pictures.page(i.corpus, PAGE, c)),
     "pictures.content": Case(Gets.UNKNOWN, lambda s, i, c: s.pictures.content(i.image, c)),
     "pictures.thumbnail": Case(Gets.UNKNOWN, lambda s, i, c: s.pictures.thumbnail(i.image, c)),
+    "pictures.paths": Case(Gets.REFUSAL, lambda s, i, c: s.pictures.paths(PathsRequest(image_ids=[i.image]), c)),
     "corpora.page": Case(Gets.NOTHING, lambda s, _, c: s.corpora.page(PAGE, c)),
     "corpora.remove": Case(Gets.UNKNOWN, lambda s, i, c: s.corpora.remove(i.corpus, c)),
     "directories.page": Case(Gets.NOTHING, lambda s, _, c: s.directories.page(PAGE, c)),

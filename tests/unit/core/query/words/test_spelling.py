@@ -6,8 +6,8 @@ import string
 
 import pytest
 
-from lodestone.text_encoders.english import english_counts, picture_words, words_of
 from lodestone.query.words.spelling import Lexicon, correct
+from lodestone.text_encoders.english import english_counts, picture_words, words_of
 from lodestone.text_encoders.labels import imagenet_labels
 
 

@@ -1,0 +1,34 @@
+"""Route that tells a caller what they may do, and what there is to choose from: for the service's own pages."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from fastapi import APIRouter, Request
+from fastapi.responses import Response
+
+from lodestone_schemas.access import AccessInfo, Scope
+from lodestone_serve.auth.principal import Asker
+from lodestone_serve.auth.same_machine import SameMachine
+
+
+def access_router(same_machine: SameMachine, compositions: Callable[[], Sequence[str]]) -> APIRouter:
+    """Return the router of what a caller may do.
+
+    Args:
+        same_machine: Tells who may ask where files are.
+        compositions: Returns the names of all compositions.
+    """
+    router = APIRouter(tags=["access"])
+
+    @router.get("/v1/access", response_model=AccessInfo)
+    async def access(principal: Asker, request: Request) -> Response:
+        """Return what the caller may do, and which compositions there are."""
+        info = AccessInfo(
+            scopes=[scope for scope in Scope if principal.may(scope)],
+            paths=same_machine.sent(request.headers),
+            compositions=list(compositions()),
+        )
+        return Response(content=info.model_dump_json(), media_type="application/json", headers={"Cache-Control": "no-store"})
+
+    return router
