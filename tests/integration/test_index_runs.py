@@ -289,6 +289,8 @@ def test_a_run_cut_short_while_it_looked_for_files_looks_again(tmp_path: Path, p
 def test_what_cannot_be_resumed_says_so(tmp_path: Path) -> None:
     with open_runtime(tmp_path) as runtime:
         catalog = runtime.catalog
+        with pytest.raises(NotFoundError, match="nothing was ever indexed here"):
+            index_paths(runtime, IndexRequest(resume=""))
         catalog.ensure_corpus("default")
         with pytest.raises(NotFoundError, match="never indexed"):
             index_paths(runtime, IndexRequest(resume=""))

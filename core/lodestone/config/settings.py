@@ -50,7 +50,7 @@ class IndexSettings(_Section):
         0,
         ge=0,
         le=8192,
-        description="Pictures a slice; 0: 256, and up to 2,048 in runs over many pictures with files in a bucket.",
+        description="Pictures a slice; 0: 256, the first ones fewer, and up to 2,048 in runs over many pictures in a bucket.",
     )
     batch_size: int = Field(0, ge=0, le=1024, description="Pictures a model pass; 0 for 4, or 256 on a GPU.")
     slices_in_flight: int = Field(0, ge=0, le=256, description="Slices a worker has in flight; 0 for 2, or 16 on a GPU.")

@@ -53,7 +53,7 @@ def recall(catalog: Catalog, run_id: str, *, corpus: str) -> RunRequestRecord:
 
     Raises:
         NotFoundError: there is no such run.
-        UnknownNameError: there is no such corpus.
+        UnknownNameError: there is no such corpus, but others.
         InvalidRequestError: it was no index run, or it ended before it had found its files and has no record of where it
             looked.
     """
@@ -61,6 +61,8 @@ def recall(catalog: Catalog, run_id: str, *, corpus: str) -> RunRequestRecord:
         run = find_run(catalog, run_id)
         corpus_record = next((c for c in catalog.corpora(limit=_LOOKED_THROUGH) if c.corpus_id == run.corpus_id), None)
     else:
+        if not catalog.corpora(limit=1):
+            raise NotFoundError("nothing was ever indexed here: there is no run to resume", hint="lodestone index FOLDER")
         corpus_record = catalog.corpus(corpus)
         last = catalog.last_run(KIND, corpus_record.corpus_id)
         if last is None:
