@@ -271,9 +271,10 @@ def test_a_cancelled_run_keeps_what_it_finished_and_is_resumed_without_looking_f
         monkeypatch.setattr(index_run, "examine", lambda *_, **__: pytest.fail("looked for files again"))
         report = index_paths(runtime, IndexRequest(resume=cut.run_id))
         assert (report.images, report.resumed) == (24, cut.run_id)
-        # The second slice may have come to its end: it was recorded by then, or its files are adopted.
+        # The second slice may have come to its end: it was recorded by then, or its files are adopted, all or some of them.
         assert cut.counts["embedded"] in {8, 16}
-        assert report.counts["embedded"] == 24 - cut.counts["embedded"] - (8 if report.adopted >= 4 else 0)
+        left = 24 - cut.counts["embedded"]
+        assert report.counts["embedded"] in ({left, left - 8} if report.adopted else {left})
         assert runtime.catalog.runs(1)[0].request["paths"] == [str(tmp_path / "photos")]
 
 
