@@ -33,7 +33,7 @@ class TagMatches:
 
     @property
     def degrees(self) -> RankedList:
-        """How far the pictures match, in (0, 1]: 1 for those that people described by every word of the query."""
+        """List of how far the pictures match, in (0, 1]; 1 is for those to which people wrote every word of the query."""
         scores = dict(zip(self.found.ids, self.found.scores.tolist(), strict=True)) | dict.fromkeys(self.whole, 1.0)
         return _ranked(self.found, scores)
 

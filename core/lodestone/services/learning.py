@@ -42,6 +42,24 @@ class LearningUseCases:
             await self._session.tags_changed()
         return shown(caller, result, redact_feedback)
 
+    async def withdraw(self, request: FeedbackRequest, caller: Caller) -> FeedbackResult:
+        """Take feedback back: its change of trust is undone, and the tags that it left are removed.
+
+        Feedback that does not count, because it was never given or was taken back already, changes nothing; `applied` says so.
+
+        Args:
+            request: The feedback as it was given; `eta` makes no difference.
+            caller: Whoever asks.
+
+        Raises:
+            NotFoundError: the query is unknown or not seen.
+        """
+        await wait_until_recorded(self._session, request.query_id)
+        result = await asyncio.to_thread(self._withdraw, request, caller)
+        if result.applied:
+            await self._session.tags_changed()
+        return shown(caller, result, redact_feedback)
+
     def trust(self, caller: Caller) -> TrustPage:
         """Return the learnt trust, topic by topic. The weights are everybody's, the words behind them are not shown."""
         return shown(caller, self._session.runtime.trust.show(), redact_trust)
@@ -70,6 +88,29 @@ class LearningUseCases:
         if runtime.home.exists():  # a command that only reads does not create one
             runtime.hub.apply(runtime.catalog.engine_states())  # what was switched just now, without waiting for a query
         return shown(caller, runtime.hub.status(), redact_engines)
+
+    def _withdraw(self, request: FeedbackRequest, caller: Caller) -> FeedbackResult:
+        from lodestone.query_log.trace import load_trace
+        from lodestone.tags.service import FEEDBACK
+
+        runtime, query_id = self._session.runtime, request.query_id
+        record = runtime.catalog.find_feedback(query_id, request.relevant, request.irrelevant)
+        if record is None or caller.visibility != EVERYTHING:
+            load_trace(runtime.catalog, query_id, caller.visibility)
+        if record is None or not record.active or record.event_id is None:
+            return FeedbackResult(query_id=query_id, topic="", applied=False, before={}, after={})
+        tags = [tag for given in runtime.catalog.tags(record.relevant).values() for tag in given]
+        # The tags go first: whoever asks again after a crash in between finds feedback that counts, and takes the rest back.
+        runtime.tags.remove([tag.tag_id for tag in tags if tag.source == FEEDBACK and tag.query_id == query_id])
+        event = runtime.trust.undo(record.event_id)
+        return FeedbackResult(
+            query_id=query_id,
+            topic=event.topic or "",
+            applied=True,
+            event_id=event.event_id,
+            before=event.before,
+            after=event.after,
+        )
 
 
 def _event(event: TrustEvent) -> TrustEventInfo:

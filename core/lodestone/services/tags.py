@@ -1,4 +1,4 @@
-"""Tags of pictures: listed, added by hand, removed, and taken back together with the feedback that left them."""
+"""Tags of pictures: listed, added by hand and removed."""
 
 from __future__ import annotations
 
@@ -8,13 +8,11 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from lodestone.access.caller import Caller
-from lodestone.access.visibility import EVERYTHING
 from lodestone.errors import NotFoundError
 from lodestone.paging import PageRequest
 from lodestone.services.limits import own, shown
-from lodestone.services.redaction import redact_feedback, redact_tags
-from lodestone.services.sessions.recording import wait_until_recorded
-from lodestone_schemas.api import FeedbackRequest, FeedbackResult, TagList, TagPage, TagRequest
+from lodestone.services.redaction import redact_tags
+from lodestone_schemas.api import TagList, TagPage, TagRequest
 
 if TYPE_CHECKING:
     from lodestone.services.pictures import PictureUseCases
@@ -87,46 +85,6 @@ class TagUseCases:
         if not await asyncio.to_thread(tags.remove, [tag_id], corpora=caller.visibility.corpora):
             raise NotFoundError(f"there is no tag {tag_id!r}", hint="lodestone tags list", tag_id=tag_id)
         await self._session.tags_changed()
-
-    async def withdraw(self, request: FeedbackRequest, caller: Caller) -> FeedbackResult:
-        """Take feedback back: its change of trust is undone, and the tags that it left are removed.
-
-        Feedback that does not count, because it was never given or was taken back already, changes nothing; `applied` says so.
-
-        Args:
-            request: The feedback as it was given; `eta` makes no difference.
-            caller: Whoever asks.
-
-        Raises:
-            NotFoundError: the query is unknown or not seen.
-        """
-        await wait_until_recorded(self._session, request.query_id)
-        result = await asyncio.to_thread(self._withdraw, request, caller)
-        if result.applied:
-            await self._session.tags_changed()
-        return shown(caller, result, redact_feedback)
-
-    def _withdraw(self, request: FeedbackRequest, caller: Caller) -> FeedbackResult:
-        from lodestone.query_log.trace import load_trace
-        from lodestone.tags.service import FEEDBACK
-
-        runtime, query_id = self._session.runtime, request.query_id
-        record = runtime.catalog.find_feedback(query_id, request.relevant, request.irrelevant)
-        if record is None or caller.visibility != EVERYTHING:
-            load_trace(runtime.catalog, query_id, caller.visibility)
-        if record is None or not record.active or record.event_id is None:
-            return FeedbackResult(query_id=query_id, topic="", applied=False, before={}, after={})
-        event = runtime.trust.undo(record.event_id)
-        tags = [tag for given in runtime.catalog.tags(record.relevant).values() for tag in given]
-        runtime.tags.remove([tag.tag_id for tag in tags if tag.source == FEEDBACK and tag.query_id == query_id])
-        return FeedbackResult(
-            query_id=query_id,
-            topic=event.topic or "",
-            applied=True,
-            event_id=event.event_id,
-            before=event.before,
-            after=event.after,
-        )
 
     def _add(self, request: TagRequest, caller: Caller) -> list[TagInfo]:
         if caller.visibility.corpora is not None:

@@ -65,7 +65,7 @@ def learning_router(use_cases: LearningUseCases, tag_use_cases: TagUseCases) -> 
     @router.post("/feedback/withdraw", response_model=FeedbackResult)
     async def withdraw_feedback(caller: RequestCaller, body: FeedbackRequest) -> Response:
         """Take feedback back: trust and tags become what they would be without it; doing it twice changes nothing."""
-        return _json(await tag_use_cases.withdraw(body, caller))
+        return _json(await use_cases.withdraw(body, caller))
 
     @router.get("/trust", response_model=TrustPage)
     async def trust(caller: RequestCaller) -> Response:

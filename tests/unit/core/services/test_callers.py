@@ -128,8 +128,8 @@ CASES: dict[str, Case] = {
     "tags.page": Case(Gets.UNKNOWN, lambda s, i, c: s.tags.page(TagFilters(corpus=i.corpus), PAGE, c)),
     "tags.add": Case(Gets.UNKNOWN, lambda s, i, c: s.tags.add(TagRequest(image_ids=[i.image], text="a boat"), c)),
     "tags.remove": Case(Gets.UNKNOWN, lambda s, i, c: s.tags.remove(i.tag, c)),
-    "tags.withdraw": Case(
-        Gets.UNKNOWN, lambda s, i, c: s.tags.withdraw(FeedbackRequest(query_id=i.query, irrelevant=[i.image]), c)
+    "learning.withdraw": Case(
+        Gets.UNKNOWN, lambda s, i, c: s.learning.withdraw(FeedbackRequest(query_id=i.query, irrelevant=[i.image]), c)
     ),
     "pictures.image": Case(Gets.UNKNOWN, lambda s, i, c: s.pictures.image(i.image, c)),
     "pictures.page": Case(Gets.UNKNOWN, lambda s, i, c: s.pictures.page(i.corpus, PAGE, c)),
