@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from lodestone_cli.command_context import printable
 from lodestone_cli.explanation import composition_of, described, verdict_of
-from lodestone_cli.file_names import shown_name
+from lodestone_cli.file_names import brief_path, shown_name
 from lodestone_cli.naming import counted, short
 from lodestone_cli.stopwatch import waited_seconds
 
@@ -18,6 +19,8 @@ if TYPE_CHECKING:
     from lodestone_cli.terminal.grid import PictureGrid
     from lodestone_schemas.api import Hit, SearchResponse
 
+_AROUND: Final = 5  # lines around pictures: blank ones above and below, two on the answer, and the one that is typed on next
+_COLUMNS: Final = 3  # pictures in a row, for the command that shows all
 _PARTS: Final = 6  # lists of each hit that --explain shows; `lodestone explain` knows all
 
 
@@ -34,8 +37,8 @@ def print_answer(
     """Print one page of hits with their scores, warnings and the time that the user waited for them.
 
     Each picture has a line of its own with its whole path, which a terminal can open, and a line below it with its score and
-    its caption. Contributions of lists, where a hit has any, take the place of captions. A grid of pictures takes the place of
-    these lines, unless they have contributions to show.
+    its caption. Contributions of lists, where a hit has any, take the place of captions. Where pictures are drawn, each has a
+    single line, unless it has contributions to show, and as many pictures are drawn below as the rest of the screen has room for.
 
     Args:
         console: Where it is printed.
@@ -43,9 +46,44 @@ def print_answer(
         paths: Path on this machine by image id.
         corpora: Whether the corpus of each picture is shown, because more than one was searched.
         asked: Words as they were asked; empty for a search by picture.
-        grid: Draws the pictures; None for a terminal that shows none, and for pipes.
+        grid: Draws the pictures below their paths; None for a terminal that shows none, and for pipes.
         explained: Whether the technical lines are printed too: rules, weights, parts, guides and the time of the search alone.
     """
+    if grid is None:
+        _print_list(console, response, paths, corpora=corpora, asked=asked, short=False)
+        taken = 0
+    else:
+        with console.capture() as captured:
+            _print_list(console, response, paths, corpora=corpora, asked=asked, short=True)
+        console.file.write(captured.get())
+        taken = _height(captured.get(), console.width)
+    if not response.hits:
+        return
+    below = [printable(line) for line in (_technical(response, paths) if explained else ())]
+    drawn = None
+    if grid is not None:
+        console.print()
+        room = grid.screen.lines - taken - len(below) - bool(response.dropped) - _AROUND
+        drawn = grid.print(console, response.hits, paths, room=room)
+        console.print()
+    for line in below:
+        console.print(line, style="dim", markup=False)
+    if response.dropped:
+        console.print(printable(f"left out: {', '.join(response.dropped)}"), style="yellow", markup=False)
+    seconds = waited_seconds()
+    summary = counted(len(response.hits), "picture")
+    summary += "" if seconds is None else f" in {seconds:.1f} s"
+    summary += f", cost {response.cost:g}" if response.cost else ""
+    summary += "" if drawn is None or drawn == len(response.hits) else f"; {drawn} shown, all: --columns {_COLUMNS}"
+    console.print(summary, style="dim", markup=False)
+    name = short(response.query_id)
+    judge = "" if response.stage == "picture" else f"; right? lodestone feedback {name} -r {response.hits[0].rank}"
+    console.print(f"why: lodestone explain {name}{judge}", style="dim", markup=False)
+
+
+def _print_list(
+    console: Console, response: SearchResponse, paths: Mapping[str, str], *, corpora: bool, asked: str, short: bool
+) -> None:
     _print_notes(console, response, paths, asked)
     if not response.hits:
         console.print("no pictures found")
@@ -53,39 +91,38 @@ def print_answer(
     if response.probably_nothing:
         console.print(nothing_line(response.confidence), style="yellow", markup=False)
     width = len(str(response.hits[-1].rank))
-    if grid is not None:
-        grid.print(console, response.hits, paths, corpora=corpora)
-        console.print()
-    listed = grid is None or any(hit.contributions for hit in response.hits)
-    for hit in response.hits if listed else ():
-        _print_hit(console, hit, paths.get(hit.image_id), corpus=hit.corpus if corpora else None, width=width)
-    for line in _technical(response, paths) if explained else ():
-        console.print(printable(line), style="dim", markup=False)
-    if response.dropped:
-        console.print(printable(f"left out: {', '.join(response.dropped)}"), style="yellow", markup=False)
-    seconds = waited_seconds()
-    summary = counted(len(response.hits), "picture")
-    summary += "" if seconds is None else f" in {seconds:.1f} s"
-    summary += f", cost {response.cost:g}" if response.cost else ""
-    summary += "" if listed else "; paths and captions: --pictures none"
-    console.print(summary, style="dim", markup=False)
-    name = short(response.query_id)
-    judge = "" if response.stage == "picture" else f"; right? lodestone feedback {name} -r {response.hits[0].rank}"
-    console.print(f"why: lodestone explain {name}{judge}", style="dim", markup=False)
+    for hit in response.hits:
+        corpus = hit.corpus if corpora else None
+        _print_hit(console, hit, paths.get(hit.image_id), corpus=corpus, width=width, short=short and not hit.contributions)
 
 
-def _print_hit(console: Console, hit: Hit, path: str | None, *, corpus: str | None, width: int) -> None:
+def _height(printed: str, width: int) -> int:
+    """Return how many lines of a terminal of this width a text takes that was printed on it."""
+    from rich.text import Text
+
+    return sum(max(1, math.ceil(Text.from_ansi(line).cell_len / width)) for line in printed.splitlines())
+
+
+def _print_hit(console: Console, hit: Hit, path: str | None, *, corpus: str | None, width: int, short: bool) -> None:
+    """Print a hit on two lines, or on a single one without its caption where `short`."""
     from rich.style import Style
     from rich.text import Text
 
     name = Text(f"{hit.rank:>{width}}  ", style="dim")
+    if short:
+        name.append(f"{hit.score:.3f}  ")
     url = Path(path).as_uri() if path is not None and Path(path).is_absolute() else None
-    name.append(shown_name(path or f"{hit.root}/{hit.uri}"), style=Style(bold=True, dim=False, link=url))
+    shown = path or f"{hit.root}/{hit.uri}"
+    name.append(shown_name(brief_path(shown) if short and path else shown), style=Style(bold=True, dim=False, link=url))
     if hit.missing:
         name.append("  (the file is gone)", style=Style(color="yellow", bold=False))
     if hit.copies:
         name.append(f"  (and {hit.copies:,} like it)")
+    if short and corpus is not None and name.cell_len + len(beside := f"  [{printable(corpus)}]") <= console.width:
+        name.append(beside)
     console.print(name)
+    if short:
+        return
     indent = " " * (width + 2)
     details = [f"{hit.score:.3f}", *([] if corpus is None else [f"[{printable(corpus)}]"])]
     if hit.captions and not hit.contributions:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shlex
 from pathlib import Path
 from typing import Final
 from unicodedata import category
@@ -32,6 +33,18 @@ def shown_name(path: str) -> str:
     if not any(is_hidden(c) or category(c) == _SURROGATES for c in path):
         return path
     return f"$'{''.join(_escaped(c) for c in path)}'"
+
+
+def brief_path(path: str) -> str:
+    """Return a path as it may be typed here: relative to the working folder, or below `~` where a shell needs no quotes for it."""
+    for folder, prefix in ((Path.cwd(), ""), (Path.home(), "~/")):
+        try:
+            rest = str(Path(path).relative_to(folder))
+        except ValueError:
+            continue
+        if not prefix or shlex.quote(rest) == rest:
+            return prefix + rest
+    return path
 
 
 def inert_json(document: str) -> str:

@@ -33,6 +33,7 @@ from lodestone_cli.options import (
     ResultFormat,
 )
 from lodestone_cli.progress import shown_wait
+from lodestone_cli.terminal.desktop import has_screen, open_in_browser
 
 if TYPE_CHECKING:
     from lodestone_cli.command_context import CommandContext
@@ -172,9 +173,7 @@ def _no_paths() -> NotFoundError:
 
 
 def _open_page(context: CommandContext, page: str) -> None:
-    import webbrowser
-
-    if not webbrowser.open(page):
+    if not open_in_browser(page):
         raise NotFoundError("no browser is known to this system", hint=f"open {page} yourself")
     context.messages.print(printable(f"opened {page}"), style="dim", markup=False)
 
@@ -183,6 +182,11 @@ def _open(context: CommandContext, files: list[str]) -> None:
     if not files:
         raise NotFoundError("none of these pictures is a file of this machine", hint="--copy-to FOLDER fetches them")
     first = files[:OPENED]
+    if not has_screen():
+        raise NotFoundError(
+            "there is no screen here on which a viewer could open",
+            hint="--copy-to FOLDER copies them; --pictures shows them here",
+        )
     if sys.platform == "win32":
         for file in first:
             os.startfile(file)  # noqa: S606 - the system's own viewer

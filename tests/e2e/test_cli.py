@@ -181,6 +181,10 @@ def test_doctor_is_content_with_a_working_home(home: Path) -> None:
     assert done.code == 0, done.out
     assert {check["name"]: check["ok"] for check in done.json}["text encoder"]
     assert {check["name"]: check["finding"] for check in done.json}["model cache"].startswith(f"{MODELS} (")
+    told = run_here("doctor", home=home)
+    assert told.out.rstrip().splitlines()[-2:] == ["Nothing is wrong.", 'Next: lodestone search "two people on a beach"'], (
+        told.out
+    )
 
 
 def test_a_removed_corpus_is_gone_everywhere_and_the_files_stay(tmp_path: Path, folder: Path) -> None:

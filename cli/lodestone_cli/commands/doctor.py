@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import os
 import platform
+import shlex
 import shutil
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from importlib.metadata import PackageNotFoundError, version
 from typing import TYPE_CHECKING
@@ -54,10 +55,41 @@ def doctor(home: HomeOption = None, profile: ProfileOption = None, output: Outpu
                 console.print(f"{mark} {check.name:<14} {escape(printable(check.finding))}")
                 if check.hint:
                     console.print(f"      {'':<14} [yellow]{escape(printable(check.hint))}[/]")
+            console.print()
+            for line in verdict(checks, next_step=_next_step(context)):
+                console.print(escape(printable(line)))
 
         context.emit([asdict(check) for check in checks], human)
     if not all(check.ok for check in checks):
         raise typer.Exit(1)
+
+
+def verdict(checks: Sequence[DoctorCheck], *, next_step: str) -> list[str]:
+    """Return the lines that end the report: whether something is wrong, and what to do next.
+
+    Args:
+        checks: All checks, in their order.
+        next_step: What to do where nothing is wrong.
+    """
+    wrong = [check for check in checks if not check.ok]
+    if not wrong:
+        return ["Nothing is wrong.", f"Next: {next_step}"]
+    names = ", ".join(dict.fromkeys(check.name for check in wrong))
+    first = next((check.hint for check in wrong if check.hint), "")
+    lines = [f"{len(wrong)} of {len(checks)} checks found something wrong: {names}."]
+    return [*lines, f"Next: {first}; then lodestone doctor again"] if first else lines
+
+
+def _next_step(context: CommandContext) -> str:
+    """Return the command that a home without faults is ready for: index where it is empty, search where it has pictures."""
+    from lodestone.catalog.records import ImageState
+
+    try:
+        empty = not _has_home(context) or context.runtime.catalog.count_images(state=ImageState.ACTIVE) == 0
+    except LodestoneError:  # a check has told it
+        empty = False
+    home = f" --home {shlex.quote(str(context.loaded.settings.home))}" if context.loaded.sources.get("home") == "flag" else ""
+    return f"lodestone index{home} ~/Pictures" if empty else f'lodestone search{home} "two people on a beach"'
 
 
 def _try(name: str, look: Callable[[], str]) -> DoctorCheck:

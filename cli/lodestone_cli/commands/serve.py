@@ -55,9 +55,9 @@ def serve(
             served = escape(str(context.loaded.settings.home))
             messages.print(f"search page: [bold]{url}[/]  (API: {url}/docs; home: {served}; Ctrl-C stops)")
             if open_page:
-                import webbrowser
+                from lodestone_cli.terminal.desktop import open_in_browser
 
-                if not webbrowser.open(url):
+                if not open_in_browser(url):
                     messages.print("note: no browser could be opened here; open the address yourself")
 
         serve_forever(context.loaded.settings, options=options, ready_callback=ready)

@@ -1,4 +1,4 @@
-"""The grid of an answer's pictures on a terminal: rank, score and name under each.
+"""The grid of an answer's pictures on a terminal: rank and name under each, as many as fit below what was printed.
 
 Each row of pictures is written at once: first its lines of text (half blocks, placeholders, or room for graphics), then its
 graphics, with the cursor moved back up, then the captions. So nothing scrolls between two pictures of a row, and graphics of
@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from lodestone.errors import LodestoneError
-from lodestone_cli.file_names import printable, shown_name
+from lodestone_cli.file_names import shown_name
 from lodestone_cli.options import Pictures
 from lodestone_cli.terminal import encoders
 
@@ -35,8 +35,10 @@ _NARROWEST: Final = 8  # columns of a picture
 _USUAL_WIDTHS: Final = {Pictures.BLOCKS: 32}  # columns of a picture; half blocks need more to be recognised
 _USUAL_WIDTH: Final = 24
 _SHAPE: Final = 0.75  # height of the box of a picture, as a part of its width
-_CAPTION_LINES: Final = 2
+_CAPTION_LINES: Final = 1
 _BESIDE: Final = 2  # lines of the terminal that the captions leave free
+_LOWEST: Final = 5  # lines of a picture below which nobody recognises it
+_SHARE: Final = 3  # the part of a screen that pictures get where the list above them fills it: one in so many
 _BLOCK_CELL: Final = (1, 2)  # a character of half blocks holds one pixel above another
 _MOST_PIXELS: Final = 1 << 24  # of a thumbnail: whoever sends more sends no thumbnail
 _FORMATS: Final = ("JPEG", "PNG", "WEBP")
@@ -57,39 +59,47 @@ class PictureGrid:
     thumbnail: ReadThumbnail
     columns: int | None = None
 
-    def print(self, console: Console, hits: Sequence[Hit], paths: Mapping[str, str], *, corpora: bool = False) -> None:
-        """Draw the pictures of hits row by row, in their order.
+    def print(self, console: Console, hits: Sequence[Hit], paths: Mapping[str, str], *, room: int | None = None) -> int:
+        """Draw the pictures of hits row by row, in their order, and return how many were drawn.
 
         Args:
             console: Where they are drawn.
             hits: Pictures of an answer.
             paths: Path on this machine by image id, which the name becomes a link to.
-            corpora: Whether the corpus of each picture is shown.
+            room: Lines of the screen that are left for them: as many pictures as fit are drawn, at least one row. None for all.
+                Pictures in rows of `columns` are all drawn.
         """
-        per_row, width = self._layout()
+        per_row, width, height = self._layout(None if self.columns is not None else room)
+        if room is not None and self.columns is None:
+            hits = hits[: per_row * max(1, (room + 1) // (height + _CAPTION_LINES + 1))]
         for start in range(0, len(hits), per_row):
             row = hits[start : start + per_row]
-            tiles = [self._tile(hit.image_id, width) for hit in row]
-            captions = [_caption(hit, paths.get(hit.image_id), corpora=corpora, width=width) for hit in row]
+            tiles = [self._tile(hit.image_id, width, height) for hit in row]
             _write(console, _drawn(tiles, width))
-            for line in zip(*captions, strict=True):
-                console.print(_joined(line))
+            console.print(_joined([_caption(hit, paths.get(hit.image_id), width=width) for hit in row]))
             if start + per_row < len(hits):
                 console.print()
+        return len(hits)
 
-    def _layout(self) -> tuple[int, int]:
-        """Return how many pictures stand in a row, and the width of each in characters."""
-        room = self.screen.columns
-        usual = _USUAL_WIDTHS.get(self.screen.pictures, _USUAL_WIDTH)
-        most = max(1, (room + _GAP) // (_NARROWEST + _GAP))
-        per_row = max(1, round((room + _GAP) / (usual + _GAP))) if self.columns is None else self.columns
-        per_row = min(per_row, most)
-        return per_row, max(1, (room - (per_row - 1) * _GAP) // per_row)
-
-    def _tile(self, image_id: str, width: int) -> _Tile:
+    def _layout(self, room: int | None) -> tuple[int, int, int]:
+        """Return how many pictures stand in a row, and the width and the height of the box of each, in characters."""
         cell = _BLOCK_CELL if self.screen.pictures is Pictures.BLOCKS else self.screen.cell
+        across = self.screen.columns
+        usual = _USUAL_WIDTHS.get(self.screen.pictures, _USUAL_WIDTH)
+        most = max(1, (across + _GAP) // (_NARROWEST + _GAP))
+        per_row = max(1, round((across + _GAP) / (usual + _GAP))) if self.columns is None else self.columns
         free = max(1, self.screen.lines - _CAPTION_LINES - _BESIDE)
-        most_rows = min(free, max(1, round(width * cell[0] * _SHAPE / cell[1])))
+        if room is not None:
+            least = min(free, max(_LOWEST, self.screen.lines // _SHARE - _CAPTION_LINES))
+            free = min(free, max(room - _CAPTION_LINES, _LOWEST if room > _LOWEST else least))
+            filled = max(_NARROWEST, math.ceil(free * cell[1] / (_SHAPE * cell[0])))  # width of a box of this height
+            per_row = max(per_row, (across + _GAP) // (filled + _GAP))
+        per_row = min(per_row, most)
+        width = max(1, (across - (per_row - 1) * _GAP) // per_row)
+        return per_row, width, min(free, max(1, round(width * cell[0] * _SHAPE / cell[1])))
+
+    def _tile(self, image_id: str, width: int, most_rows: int) -> _Tile:
+        cell = _BLOCK_CELL if self.screen.pictures is Pictures.BLOCKS else self.screen.cell
         try:
             image = _read(self.thumbnail(image_id))
         except LodestoneError:  # gone, not seen any more, or the service does not answer: the list says which are gone
@@ -179,24 +189,16 @@ def _write(console: Console, text: str) -> None:
         raise
 
 
-def _caption(hit: Hit, path: str | None, *, corpora: bool, width: int) -> tuple[Text, Text]:
-    """Return the lines under a picture: rank, score and remarks; its name."""
+def _caption(hit: Hit, path: str | None, *, width: int) -> Text:
+    """Return the line under a picture: its rank and its name, which is a link to the file."""
     from rich.style import Style
     from rich.text import Text
 
-    facts = Text(f"{hit.rank}  ", style="bold")
-    facts.append(f"{hit.score:.3f}", style=Style(bold=False, dim=True))
-    if hit.missing:
-        facts.append("  gone", style=Style(bold=False, color="yellow"))
-    if hit.copies:
-        facts.append(f"  +{hit.copies:,}", style=Style(bold=False, dim=True))
-    if corpora:
-        facts.append(f"  {printable(hit.corpus)}", style=Style(bold=False, dim=True))
     url = Path(path).as_uri() if path is not None and Path(path).is_absolute() else None
-    name = Text(shown_name(Path(path or hit.uri).name or hit.uri), style=Style(link=url))
-    for line in (facts, name):
-        line.truncate(width, overflow="ellipsis", pad=True)
-    return facts, name
+    line = Text(f"{hit.rank}  ", style="bold")
+    line.append(shown_name(Path(path or hit.uri).name or hit.uri), style=Style(bold=False, link=url))
+    line.truncate(width, overflow="ellipsis", pad=True)
+    return line
 
 
 def _joined(texts: Sequence[Text]) -> Text:

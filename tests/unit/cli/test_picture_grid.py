@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import io
+import math
+from pathlib import Path
 
 import pytest
 from PIL import Image
@@ -16,7 +18,7 @@ from lodestone_cli.answer import print_answer
 from lodestone_cli.options import Pictures
 from lodestone_cli.terminal.capabilities import Screen
 from lodestone_cli.terminal.grid import PictureGrid
-from lodestone_schemas.api import Hit
+from lodestone_schemas.api import Hit, SearchResponse
 
 CELL = (10, 20)
 
@@ -35,26 +37,24 @@ def shown(
     columns: int | None = None,
     thumbnail: object = None,
     paths: dict[str, str] | None = None,
-    corpora: bool = False,
+    room: int | None = None,
 ) -> Rendered:
     out = io.StringIO()
     console = Console(file=out, width=width, force_terminal=True, color_system="truecolor", soft_wrap=True, highlight=False)
     grid = PictureGrid(Screen(pictures, width, lines, CELL), thumbnail or (lambda _: jpeg()), columns)  # type: ignore[arg-type]
-    grid.print(console, hits, paths or {}, corpora=corpora)
+    grid.print(console, hits, paths or {}, room=room)
     return screen_of(out.getvalue(), width=width)
 
 
 @pytest.mark.parametrize("pictures", [Pictures.KITTY, Pictures.SIXEL, Pictures.ITERM2])
-def test_graphics_stand_in_a_grid_with_rank_score_and_name_under_each(pictures: Pictures) -> None:
+def test_graphics_stand_in_a_grid_with_rank_and_name_under_each(pictures: Pictures) -> None:
     screen = shown(*map(hit, range(1, 6)), pictures=pictures, columns=3)
 
     places = [(line, column) for line, column, _ in screen.graphics]
-    assert places == [(0, 0), (0, 27), (0, 54), (12, 0), (12, 27)]
+    assert places == [(0, 0), (0, 27), (0, 54), (11, 0), (11, 27)]
     assert [(line, text) for line, text in enumerate(screen.lines) if text] == [
-        (9, "1  1.000                   2  0.500                   3  0.333"),
-        (10, "IMG_1.jpg                  IMG_2.jpg                  IMG_3.jpg"),
-        (21, "4  0.250                   5  0.200"),
-        (22, "IMG_4.jpg                  IMG_5.jpg"),
+        (9, "1  IMG_1.jpg               2  IMG_2.jpg               3  IMG_3.jpg"),
+        (20, "4  IMG_4.jpg               5  IMG_5.jpg"),
     ]
 
 
@@ -80,7 +80,7 @@ def test_half_blocks_stand_beside_each_other() -> None:
 
     assert not screen.graphics
     assert screen.lines[0] == "▀" * 24 + "  " + "▀" * 24
-    assert screen.lines[9:] == ["1  1.000                  2  0.500", "IMG_1.jpg                 IMG_2.jpg"]
+    assert screen.lines[9:] == ["1  IMG_1.jpg              2  IMG_2.jpg"]
 
 
 def test_a_damaged_a_missing_and_a_huge_thumbnail_leave_a_placeholder_and_the_others_are_shown() -> None:
@@ -103,26 +103,20 @@ def test_a_damaged_a_missing_and_a_huge_thumbnail_leave_a_placeholder_and_the_ot
     ("name", "text"),
     [
         ("evil\x1b[31m\n.jpg", r"$'evil\x1b[31m\n.jpg'"),
-        ("\x9b2J\u202egpj.jpg", r"$'\xc2\x9b2J\xe2\x80\xae…"),
+        ("\x9b2J\u202egpj.jpg", r"$'\xc2\x9b2J\xe2\x80\…"),
         ("a\udce9.jpg", r"$'a\xe9.jpg'"),
-        ("写真写真写真写真写真写真写真写真.jpg", "写真写真写真写真写真写真…"),
+        ("写真写真写真写真写真写真写真写真.jpg", "写真写真写真写真写真 …"),
     ],
 )
 def test_names_are_shown_harmlessly_and_cut_to_their_column(name: str, text: str) -> None:
     screen = shown(hit(1), hit(2), columns=3, paths={"id-1": f"/p/{name}", "id-2": "/p/second.jpg"})
 
-    first, second = screen.lines[-1].split("  ")[0].strip(), screen.lines[-1].rstrip().rpartition(" ")[2]
+    first, second = screen.lines[-1].removeprefix("1  ").split("  ")[0].strip(), screen.lines[-1].rstrip().rpartition(" ")[2]
     assert (first, second) == (text, "second.jpg")
 
 
 def test_names_are_links_to_the_files() -> None:
     assert shown(hit(1), paths={"id-1": "/p/a photo.jpg"}).links == ["file:///p/a%20photo.jpg"]
-
-
-def test_remarks_stand_beside_the_score() -> None:
-    screen = shown(hit(1, missing=True, copies=3), hit(2), columns=2, corpora=True)
-
-    assert screen.lines[-2].split() == ["1", "1.000", "gone", "+3", "family", "2", "0.500", "press"]
 
 
 @pytest.mark.parametrize(
@@ -137,19 +131,64 @@ def test_the_grid_fits_any_terminal(width: int, lines: int, columns: int | None,
     assert height <= max(lines, 4)
 
 
-def test_the_grid_takes_the_place_of_the_list_and_parts_of_the_score_bring_it_back() -> None:
+@pytest.mark.parametrize("pictures", [Pictures.KITTY, Pictures.BLOCKS])
+@pytest.mark.parametrize("room", [8, 9, 12, 20, 40])
+def test_as_many_pictures_are_drawn_as_the_room_on_the_screen_has_lines_for(pictures: Pictures, room: int) -> None:
+    screen = shown(*map(hit, range(1, 11)), pictures=pictures, lines=60, room=room)
+
+    drawn = sum(line.count("IMG_") for line in screen.lines)
+    assert room - 11 < len(screen.lines) <= room  # nothing scrolls away, and no further row would fit
+    assert 2 <= drawn <= 10
+    assert screen.lines[-1].rstrip().endswith(f"IMG_{drawn}.jpg")
+
+
+def test_a_screen_that_the_list_fills_still_gets_one_row_of_pictures_that_can_be_recognised() -> None:
+    for room in (-30, 0, 3):
+        screen = shown(*map(hit, range(1, 11)), lines=24, room=room)
+        assert [line for line, _, _ in screen.graphics] == [0] * len(screen.graphics)
+        assert 6 <= len(screen.lines) <= 9
+
+
+def test_columns_that_were_asked_for_show_all_pictures_whatever_the_room() -> None:
+    screen = shown(*map(hit, range(1, 11)), lines=24, room=3, columns=2)
+
+    assert len(screen.graphics) == 10
+
+
+def test_an_answer_with_pictures_fits_a_small_terminal_paths_first(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    (tmp_path / "2024").mkdir()
+    monkeypatch.chdir(tmp_path)
+    paths = {f"id-{rank}": str(tmp_path / "2024" / f"IMG_{rank}.jpg") for rank in range(1, 11)}
+    for warnings in (
+        [],
+        ["no picture of this corpus has a caption, so words were compared with pictures alone and nothing else"],
+    ):
+        found = answer(*(hit(rank, missing=rank == 2, copies=rank) for rank in range(1, 11)))
+        screen = _answered(found.model_copy(update={"warnings": warnings}), paths, lines=24)
+
+        first = next(number for number, line in enumerate(screen.lines) if line.startswith(" 1  1.000  2024/IMG_1.jpg"))
+        assert first == len(warnings)
+        assert all(f"2024/IMG_{rank}.jpg" in screen.lines[first + rank - 1] for rank in range(1, 11))
+        assert "(the file is gone)" in screen.lines[first + 1]
+        assert screen.graphics[0][0] == first + 11
+        assert sum(math.ceil(len(line) / 80) or 1 for line in screen.lines) == 23  # the prompt stands on the last one
+        assert f"; {len(screen.graphics)} shown, all: --columns 3" in "\n".join(screen.lines)
+
+
+def test_parts_of_a_score_bring_back_the_lines_below_each_path() -> None:
+    part = {"guide": "words", "space": "bridge", "rank": 3, "score": 0.5, "weight": 1.0}
+
+    plain = _answered(answer(hit(1)), {"id-1": f"{FOLDER}/IMG_1.jpg"}, lines=50)
+    explained = _answered(answer(hit(1, contributions=[part])), {"id-1": f"{FOLDER}/IMG_1.jpg"}, lines=50)
+
+    assert not any("bridge by words" in line for line in plain.lines)
+    assert any("bridge by words: rank 3" in line for line in explained.lines)
+    assert any(line.startswith("1  1.000  /home/ann") for line in plain.lines)
+    assert any(line.startswith(f"1  {FOLDER}"[:60]) for line in explained.lines)
+
+
+def _answered(response: SearchResponse, paths: dict[str, str], *, lines: int) -> Rendered:
     out = io.StringIO()
     console = Console(file=out, width=80, force_terminal=True, color_system="truecolor", soft_wrap=True, highlight=False)
-    grid = PictureGrid(Screen(Pictures.KITTY, 80, 50, CELL), lambda _: jpeg())
-    part = {"guide": "words", "space": "bridge", "rank": 3, "score": 0.5, "weight": 1.0}
-    paths = {"id-1": f"{FOLDER}/IMG_1.jpg"}
-
-    print_answer(console, answer(hit(1)), paths, grid=grid)
-    plain = screen_of(out.getvalue())
-    print_answer(console, answer(hit(1, contributions=[part])), paths, grid=grid)
-    explained = screen_of(out.getvalue())
-
-    assert FOLDER not in "\n".join(plain.lines)
-    assert any(line.endswith("paths and captions: --pictures none") for line in plain.lines)
-    assert "paths and captions" not in "\n".join(explained.lines[len(plain.lines) :])
-    assert f"1  {FOLDER}/IMG_1.jpg" in explained.lines
+    print_answer(console, response, paths, grid=PictureGrid(Screen(Pictures.KITTY, 80, lines, CELL), lambda _: jpeg()))
+    return screen_of(out.getvalue())

@@ -103,6 +103,7 @@ def test_the_first_pictures_are_opened_in_the_system_s_viewer(
     viewer = tmp_path / "xdg-open"
     viewer.touch(mode=0o755)
     monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.setenv("DISPLAY", ":0")
 
     said = Context()
     apply(ResultFiles(opened=True), pictures, said)
@@ -114,6 +115,24 @@ def test_the_first_pictures_are_opened_in_the_system_s_viewer(
         apply(ResultFiles(opened=True), pictures, Context())
     with pytest.raises(NotFoundError, match="is a file of this machine"):
         apply(ResultFiles(opened=True), {}, Context())
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="another system's viewer")
+def test_no_viewer_is_started_where_there_is_no_screen(
+    pictures: dict[str, str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    started: list[list[str]] = []
+    monkeypatch.setattr(result_files.subprocess, "Popen", lambda words, **_: started.append(words))
+    (tmp_path / "xdg-open").touch(mode=0o755)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    for name in ("DISPLAY", "WAYLAND_DISPLAY", "WSL_DISTRO_NAME"):
+        monkeypatch.delenv(name, raising=False)
+
+    with pytest.raises(NotFoundError, match="no screen") as refused:
+        apply(ResultFiles(opened=True), pictures, Context())
+
+    assert started == []
+    assert "--copy-to" in refused.value.hint
 
 
 def test_a_command_takes_what_happens_with_its_pictures_as_options(tmp_path: Path) -> None:
@@ -176,6 +195,7 @@ def test_the_search_page_is_opened_where_a_service_runs_and_what_was_opened_is_s
 ) -> None:
     opened: list[str] = []
     monkeypatch.setattr("webbrowser.open", lambda url: opened.append(url) or True)
+    monkeypatch.setenv("DISPLAY", ":0")
     context = Context()
 
     ResultFiles(opened=True).apply(context, FOUND, pictures, page=PAGE)  # type: ignore[arg-type]

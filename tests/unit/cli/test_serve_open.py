@@ -24,6 +24,7 @@ def test_the_page_is_opened_when_it_is_asked_for(
 
     monkeypatch.setattr("lodestone_serve.hosting.run.serve_forever", serve)
     monkeypatch.setattr("webbrowser.open", lambda url: opened.append(url) or True)
+    monkeypatch.setenv("DISPLAY", ":0")
 
     done = run_here("serve", *flags, home=tmp_path / "home")
 
@@ -39,6 +40,7 @@ def test_where_there_is_no_browser_the_address_is_to_be_opened_by_hand(
 
     monkeypatch.setattr("lodestone_serve.hosting.run.serve_forever", serve)
     monkeypatch.setattr("webbrowser.open", lambda _: has_browser)
+    monkeypatch.setenv("DISPLAY", ":0")
 
     done = run_here("serve", "--open", home=tmp_path / "home")
 
