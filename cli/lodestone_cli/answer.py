@@ -38,7 +38,7 @@ def print_answer(
 
     Each picture has a line of its own with its whole path, which a terminal can open, and a line below it with its score and
     its caption. Contributions of lists, where a hit has any, take the place of captions. Where pictures are drawn, each has a
-    single line, unless it has contributions to show, and as many pictures are drawn below as the rest of the screen has room for.
+    single line, unless it has contributions to show, and below are as many pictures as the rest of the screen has room for.
 
     Args:
         console: Where it is printed.

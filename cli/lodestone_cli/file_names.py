@@ -36,7 +36,7 @@ def shown_name(path: str) -> str:
 
 
 def brief_path(path: str) -> str:
-    """Return a path as it may be typed here: relative to the working folder, or below `~` where a shell needs no quotes for it."""
+    """Return a path as it may be typed here: relative to the working folder, or below `~` where a shell needs no quotes."""
     for folder, prefix in ((Path.cwd(), ""), (Path.home(), "~/")):
         try:
             rest = str(Path(path).relative_to(folder))

@@ -23,6 +23,7 @@ NOT_RUN: Final[dict[str, str]] = {
     r"\bray job\b|//HEAD:8265|RAY_AUTH_MODE|RAY_SERVE_TRACING": "needs a Ray cluster",
     r"\b(s3|gs)://|\bexport AWS_": "needs a bucket",
     r"//pictures\.example|//photos\.example|/etc/lodestone|=authority\.pem|LODESTONE_API_KEY=": "asks another machine",
+    r" docker\b": "needs Docker and minutes to build an image",
     r" (pip|git clone|python -m venv|\. \.venv)\b| \. \.venv": "installs packages",
     r" make\b": "builds, installs or measures for minutes",
     r" python -m benchmarks\b": "measures for minutes",

@@ -103,20 +103,19 @@ def _how_to_ask(context: CommandContext) -> str:
 def _print(console: Console, report: DemoReport, *, home: Path) -> None:
     from rich.table import Table
 
-    table = Table(box=None, pad_edge=False, show_edge=False)
-    for title in ("", "question", "before", "after", "together", "best after training"):
-        table.add_column(title, overflow="ellipsis", no_wrap=title != "question")
-    for answer in report.answers:
-        table.add_row(
-            "[green]✓[/]" if answer.solved else "[red]✗[/]",
-            answer.words,
-            *map(_place, (*answer.places, answer.together)),
-            answer.best,
-        )
-    console.print(table)
-    photos = [a for a in report.answers if a.about == "photo"]
-    drawings = [a for a in report.answers if a.about == "drawing"]
-    console.print("\nA right picture among the first five, before -> after training:")
+    console.print(f"All pictures that were found, on one sheet: [bold]{report.sheet}[/]", soft_wrap=True)
+    photos = [answer for answer in report.answers if answer.about == "photo"]
+    drawings = [answer for answer in report.answers if answer.about == "drawing"]
+    for title, group in ((f"{report.photos} photos", photos), (f"{report.drawings} drawings", drawings)):
+        table = Table(box=None, pad_edge=False, show_edge=False, title=f"\n{title}", title_justify="left", title_style="bold")
+        for column in ("question", "right picture", "place", "at first"):
+            table.add_column(column, overflow="ellipsis", no_wrap=column != "question")
+        for answer in sorted((each for each in group if each.solved), key=lambda each: each.places[1] or 0):
+            table.add_row(answer.words, answer.shows or answer.right, _place(answer.places[1]), _place(answer.places[0]))
+        console.print(table)
+        if others := ", ".join(answer.words for answer in group if not answer.solved):
+            console.print(f"not among the first five: {others}", style="dim")
+    console.print("\nQuestions with a right picture among the first five, at first -> after training:")
     for title, group in (
         (f"{report.photos} photos, nothing learnt from them", photos),
         (f"{report.drawings} drawings, never seen by the models", drawings),
@@ -129,7 +128,6 @@ def _print(console: Console, report: DemoReport, *, home: Path) -> None:
         f"\nBetween the two, the bridge was trained for {report.training_seconds:.0f} s on the names of {report.named:,} other "
         "drawings; the pictures that are searched were not read again."
     )
-    console.print(f"All pictures that were found: {report.sheet}")
     console.print(f"Done in {report.seconds:.0f} s.\n\nFor the demonstration's pictures, which have a home of their own:")
     console.print(f'  .venv/bin/lodestone search --home {shlex.quote(str(home))} "a castle"', highlight=False, soft_wrap=True)
     console.print("\nFor your own pictures:")
@@ -138,4 +136,4 @@ def _print(console: Console, report: DemoReport, *, home: Path) -> None:
 
 
 def _place(place: int | None) -> str:
-    return "–" if place is None else f"{place}."
+    return "" if place is None else f"{place}."

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -30,16 +30,18 @@ class DemoAnswer:
     Attributes:
         words: The question.
         about: "photo" or "drawing".
+        shows: What the right photo shows; empty for drawings.
         places: Rank of the first right picture among the first five before and after training, None if there is none.
         together: The same after training, asked over photos and drawings together.
-        best: Name of the best picture after training (hidden from the search).
+        right: Name of the first right picture among the first five after training (hidden from the search); empty for none.
     """
 
     words: str
     about: str
+    shows: str
     places: tuple[int | None, int | None]
     together: int | None
-    best: str
+    right: str
 
     @property
     def solved(self) -> bool:
@@ -71,7 +73,13 @@ class _Found:
     pictures: tuple[tuple[Path, bool], ...]
 
     @property
+    def right(self) -> Path | None:
+        """File of the first right picture among the first five."""
+        return None if self.place is None else self.pictures[self.place - 1][0]
+
+    @property
     def place(self) -> int | None:
+        """Its rank."""
         return next((rank for rank, (_, right) in enumerate(self.pictures[:TOP], start=1) if right), None)
 
 
@@ -93,19 +101,24 @@ def run_demo(runtime: Runtime, *, say: Callable[[str], None], progress: Progress
     say("writing photos and drawings to files")
     pictures = write_pictures(folder / "pictures")
     runtime.catalog.deactivate_artifacts("bridge")
-    for corpus, path in ((PHOTOS, pictures.photos), (DRAWINGS, pictures.unnamed)):
-        say(f"indexing {path.name}")
-        run_index(runtime, [path], corpus=corpus, progress=progress)
-    say(f"asking {len(QUESTIONS)} questions")
-    before = asyncio.run(_ask(runtime, pictures, _own, progress))
-    for line in _photos_found(before):
+    say(f"indexing {len(list(pictures.photos.iterdir()))} photos")
+    run_index(runtime, [pictures.photos], corpus=PHOTOS, progress=progress)
+    about_photos = [question for question in QUESTIONS if question.about == "photo"]
+    before = asyncio.run(_ask(runtime, pictures, about_photos, _own, progress))
+    say("What six questions find among the photos:")
+    for line in _photos_found(about_photos, before):
         say(line)
+    say("Drawings are harder, because the models learnt from photos. indexing drawings")
+    run_index(runtime, [pictures.unnamed], corpus=DRAWINGS, progress=progress)
+    about_drawings = [question for question in QUESTIONS if question.about == "drawing"]
+    say(f"asking {len(about_drawings)} questions about drawings")
+    before += asyncio.run(_ask(runtime, pictures, about_drawings, _own, progress))
     say("training the bridge on the names of the other drawings, and measuring what it learnt")
     seconds, named = _train(runtime, pictures, progress)
     say("asking again")
-    after = asyncio.run(_ask(runtime, pictures, _own, progress))
+    after = asyncio.run(_ask(runtime, pictures, QUESTIONS, _own, progress))
     say("asking photos and drawings together")
-    together = asyncio.run(_ask(runtime, pictures, _both, progress))
+    together = asyncio.run(_ask(runtime, pictures, QUESTIONS, _both, progress))
     sheet = folder / "contact-sheet.png"
     rows = [Row(q.words, first.pictures, second.pictures) for q, first, second in zip(QUESTIONS, before, after, strict=True)]
     write_sheet(rows, sheet, top=TOP)
@@ -121,13 +134,17 @@ def run_demo(runtime: Runtime, *, say: Callable[[str], None], progress: Progress
     )
 
 
-def _photos_found(answers: list[_Found]) -> list[str]:
+def _photos_found(questions: Sequence[DemoQuery], answers: Sequence[_Found]) -> list[str]:
     """Return a line for each question about a photo: there is something to see before the training, which takes a minute."""
-    return [
-        f'  "{question.words}": {answer.pictures[0][0].name}{"" if answer.place == 1 else " (wrong)"}'
-        for question, answer in zip(QUESTIONS, answers, strict=True)
-        if question.about == "photo" and answer.pictures
-    ]
+    lines = []
+    for question, answer in zip(questions, answers, strict=True):
+        if answer.right is None:
+            found = "not among the first five before the training"
+        else:
+            place = "" if answer.place == 1 else f", as picture {answer.place}"
+            found = f"{question.shows} ({answer.right.name}){place}"
+        lines.append(f'  "{question.words}": {found}')
+    return lines
 
 
 def _train(runtime: Runtime, pictures: DemoPictures, progress: Progress) -> tuple[float, int]:
@@ -155,16 +172,20 @@ def _both(_: DemoQuery) -> list[str]:
 
 
 async def _ask(
-    runtime: Runtime, pictures: DemoPictures, corpora: Callable[[DemoQuery], list[str]], progress: Progress
+    runtime: Runtime,
+    pictures: DemoPictures,
+    questions: Sequence[DemoQuery],
+    corpora: Callable[[DemoQuery], list[str]],
+    progress: Progress,
 ) -> list[_Found]:
     from lodestone.indexing.progress import Meter, RunStage
 
-    meter = Meter(progress, RunStage.ASK, total=len(QUESTIONS))
+    meter = Meter(progress, RunStage.ASK, total=len(questions))
     engine = runtime.engine()
     await engine.warm_up()
     folders = {root.name: Path(root.path) for root in runtime.catalog.roots(None)}
     found = []
-    for question in QUESTIONS:
+    for question in questions:
         filters = SearchFilters(corpora=corpora(question))
         response = await engine.answer(SearchRequest(query=question.words, limit=TOP, filters=filters))
         found.append(_judged(question, response, folders, pictures))
@@ -182,5 +203,6 @@ def _judged(question: DemoQuery, response: SearchResponse, folders: dict[str, Pa
 
 
 def _answer(question: DemoQuery, before: _Found, after: _Found, together: _Found, *, pictures: DemoPictures) -> DemoAnswer:
-    name = pictures.names[after.pictures[0][0]] if after.pictures else ""
-    return DemoAnswer(question.words, question.about, (before.place, after.place), together.place, name)
+    name = "" if after.right is None else pictures.names[after.right]
+    places = (before.place, after.place)
+    return DemoAnswer(question.words, question.about, question.shows, places, together.place, name)

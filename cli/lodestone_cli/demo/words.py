@@ -14,11 +14,19 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class DemoQuery:
-    """Words to search for, and a pattern that matches the hidden names of the right pictures."""
+    """Words to search for, and a pattern that matches the hidden names of the right pictures.
+
+    Attributes:
+        words: The question.
+        right: Pattern of the names that answer it.
+        about: "photo" or "drawing".
+        shows: What the right photo shows, for the people who read the list; empty for drawings, which have names.
+    """
 
     words: str
     right: str
-    about: str  # "photo" or "drawing"
+    about: str
+    shows: str = ""
 
     def is_answered_by(self, kind: str, name: str) -> bool:
         """Return whether a picture of this kind, with this hidden name, is a right answer."""
@@ -26,12 +34,14 @@ class DemoQuery:
 
 
 QUESTIONS: tuple[DemoQuery, ...] = (
-    DemoQuery("a tabby cat", "chelsea", "photo"),
-    DemoQuery("a cup of coffee with a spoon", "coffee", "photo"),
-    DemoQuery("an astronaut in a space suit", "astronaut", "photo"),
-    DemoQuery("a rocket on the launch pad", "rocket", "photo"),
-    DemoQuery("a motorcycle in a garage", "motorcycle_left|motorcycle_right", "photo"),
-    DemoQuery("a man looking through a camera on a tripod", "camera", "photo"),
+    DemoQuery("a tabby cat", "chelsea", "photo", "the face of a tabby cat"),
+    DemoQuery("a cup of coffee with a spoon", "coffee", "photo", "a red cup of coffee on a saucer, with a spoon"),
+    DemoQuery("an astronaut in a space suit", "astronaut", "photo", "an astronaut in an orange suit, beside her helmet"),
+    DemoQuery("a rocket on the launch pad", "rocket", "photo", "a rocket between towers at dusk"),
+    DemoQuery("a motorcycle in a garage", "motorcycle_left|motorcycle_right", "photo", "a red motorcycle in a garage"),
+    DemoQuery(
+        "a man looking through a camera on a tripod", "camera", "photo", "a man at a camera on a tripod, in black and white"
+    ),
     DemoQuery("a red apple", "red apple", "drawing"),
     DemoQuery("a person rowing a boat", "(?:person|man|woman) rowing boat", "drawing"),
     DemoQuery("a birthday cake", "birthday cake", "drawing"),

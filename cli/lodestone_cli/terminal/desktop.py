@@ -11,7 +11,7 @@ _DISPLAYS: Final = ("DISPLAY", "WAYLAND_DISPLAY", "WSL_DISTRO_NAME")  # variable
 
 
 def has_screen(environment: Mapping[str, str] = os.environ, *, platform: str = sys.platform) -> bool:
-    """Return whether a program can open a window here: not over SSH without forwarding, in containers or in background services.
+    """Return whether a program can open a window here: not over SSH without forwarding, in containers or in services.
 
     Only Linux and the BSDs tell; other systems always have a screen.
 
