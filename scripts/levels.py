@@ -22,7 +22,7 @@ BEGIN: Final = "<!-- levels:begin -->"
 END: Final = "<!-- levels:end -->"
 
 DISTRIBUTIONS: Final[Mapping[str, str]] = {
-    "lodestone_schemas": "schemas",
+    "lodestone_schemas": "client",
     "lodestone_client": "client",
     "lodestone": "core",
     "lodestone_jobs": "jobs",

@@ -79,7 +79,7 @@ class _Found:
 
     @property
     def place(self) -> int | None:
-        """Its rank."""
+        """Rank of the first right picture among the first five."""
         return next((rank for rank, (_, right) in enumerate(self.pictures[:TOP], start=1) if right), None)
 
 

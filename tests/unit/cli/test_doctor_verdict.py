@@ -9,7 +9,7 @@ from tests.support.cli import run_here
 from lodestone_cli.commands.doctor import DoctorCheck, verdict
 
 SOUND = DoctorCheck("python", True, "3.11")
-LOST = DoctorCheck("torch", False, "not installed", "pip install torch")
+LOST = DoctorCheck("torch", False, "not installed", "make install")
 FULL = DoctorCheck("disk", False, "3 MB free", "free some space before indexing")
 RIDDLE = DoctorCheck("service", False, "it answers nothing")
 
@@ -24,7 +24,7 @@ def test_a_sound_home_is_told_so_with_the_next_command() -> None:
 def test_faults_are_counted_and_named_once_and_the_first_remedy_comes_next() -> None:
     assert verdict([SOUND, RIDDLE, LOST, FULL, FULL], next_step="lodestone search") == [
         "4 of 5 checks found something wrong: service, torch, disk.",
-        "Next: pip install torch; then lodestone doctor again",
+        "Next: make install; then lodestone doctor again",
     ]
 
 

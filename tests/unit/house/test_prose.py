@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[3]
-FOLDERS = ("schemas", "client", "core", "jobs", "serve", "cli", "benchmarks", "scripts", "monitoring")
+FOLDERS = ("client", "core", "jobs", "serve", "cli", "benchmarks", "scripts", "monitoring")
 FEWEST_WORDS = 4
 
 
