@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from datetime import UTC, datetime
 
 import pytest
 from tests.support.collection import PROFILE, Collection, load_models, photos
@@ -21,6 +22,7 @@ from lodestone.query_log.trace import load_trace
 from lodestone.spaces.bridge import BridgeSpace
 from lodestone.spaces.labels import LabelSpace
 from lodestone.tags.delivery import deliver
+from lodestone.tags.implicit import feedback_tags
 from lodestone.tags.search import TagSearch
 from lodestone.tags.service import TagService
 from lodestone_cli.demo.pictures import PHOTOS
@@ -117,6 +119,53 @@ async def test_words_that_somebody_tagged_a_picture_with_are_there_whatever_the_
     some_words = await engine.answer(SearchRequest(query=f"{NONSENSE} zxcvb"))
     assert without_tags.probably_nothing and some_words.probably_nothing
     tagged.close()
+
+
+async def test_what_captions_seem_to_say_takes_nothing_from_a_tag(models, tmp_path):
+    tagged = Collection(tmp_path, models)
+    tagged.add("photos", photos())
+    tagged.caption({CAT: [NONSENSE]})  # so like the words that captions are joined
+    TagService(tagged.catalog).add([tagged.ids[CAT]], f"our {NONSENSE}")
+    deliver(tagged.catalog, tagged.store)
+    answer = await engine_of(tagged, models, tags=TagSearch(tagged.store)).answer(SearchRequest(query=NONSENSE, guides=4))
+    signs = explain(load_trace(tagged.catalog, answer.query_id)).confidence_signs
+    assert answer.stage == "guides" and signs["captions"] > 0
+    assert (answer.confidence, answer.probably_nothing, signs["tags"]) == (1.0, False, 1.0)
+    tagged.close()
+
+
+async def test_the_words_that_a_picture_was_called_right_for_are_there(models, tmp_path):
+    judged = Collection(tmp_path, models)
+    judged.add("photos", photos())
+    engine = engine_of(judged, models, tags=TagSearch(judged.store))
+    before = await engine.answer(SearchRequest(query=NONSENSE))
+    right = before.hits[-1].image_id
+    trace = load_trace(judged.catalog, before.query_id)
+    images = judged.catalog.images([right])
+    judged.catalog.add_tags(feedback_tags(trace, [right], images=images, now=datetime.now(UTC)))
+    deliver(judged.catalog, judged.store)
+    again = await engine.answer(SearchRequest(query=NONSENSE, guides=4))
+    other = await engine.answer(SearchRequest(query=f"{NONSENSE} zxcvb"))
+    assert before.probably_nothing and other.probably_nothing
+    assert (again.confidence, again.probably_nothing, again.hits[0].image_id) == (1.0, False, right)
+    judged.close()
+
+
+@pytest.mark.parametrize("guides", [0, 4])
+async def test_a_caption_with_every_content_word_is_no_nothing(models, tmp_path, guides):
+    described = Collection(tmp_path, models)
+    described.add("photos", photos())
+    described.caption({CAT: ["My grumpy accountants play a trombone sonata in an old, purple submarine"]})
+    engine = engine_of(described, models)
+    for words in ("old purple submarine", "the trombone sonata", "grumpy accountant"):
+        answer = await engine.answer(SearchRequest(query=words, guides=guides))
+        assert (answer.confidence, answer.probably_nothing) == (1.0, False), words
+        assert explain(load_trace(described.catalog, answer.query_id)).confidence_signs["written"] == 1.0
+    for words in ("old yellow submarine", "trombone sonata in Vienna", NONSENSE):
+        assert (await engine.answer(SearchRequest(query=words, guides=guides))).probably_nothing, words
+    hidden = SearchRequest(query="old purple submarine", guides=guides, filters={"taken_from": "2150-01-01"})
+    assert (await engine.answer(hidden)).confidence < 1, "a caption that the filter leaves out says nothing"
+    described.close()
 
 
 async def test_the_second_page_has_the_confidence_of_the_first(engine):

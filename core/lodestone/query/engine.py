@@ -89,7 +89,7 @@ class QueryEngine:
         weigher = weigher or EqualWeights()
         self._compositions = dict(compositions or all_compositions({}, profile))
         self._learned = LearnedStages(
-            learnt or LearnedModels(), store=store, searcher=searcher, text_encoder=profile.text_encoder
+            learnt or LearnedModels(), store=store, searcher=searcher, text_encoder=profile.text_encoder, catalog=catalog
         )
         self._guides = (
             None

@@ -15,13 +15,15 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
+from lodestone.catalog.reading import CatalogReader
 from lodestone.clock import remaining, within
 from lodestone.generators.base import TagSource
 from lodestone.generators.query_notes import describe_failure
-from lodestone.query.gate import GateModel
+from lodestone.query.gate import GateModel, Method
 from lodestone.query.guides.captions import CaptionMatches
 from lodestone.query.methods import caption_method, methods_of
-from lodestone.query.presence import HEAD, Presence, PresenceJudge, SpaceSigns, with_tags
+from lodestone.query.presence import HEAD, Presence, PresenceJudge, SpaceSigns, with_tags, with_written
+from lodestone.query.resolve import ResolvedQuery
 from lodestone.query.running import RunningQuery
 from lodestone.query.stages import QueryMemory, TrustSource
 from lodestone.query_log.recorder import Recorder
@@ -30,6 +32,7 @@ from lodestone.retrieval.fusion import TEXT_GUIDE
 from lodestone.retrieval.searcher import Ranking, Searcher
 from lodestone.retrieval.tag_matches import TagMatches
 from lodestone.store.base import VectorStore
+from lodestone.tags.terms import content_words
 from lodestone_schemas.api import GateDecision, SearchRequest
 
 Vectors = NDArray[np.float32]
@@ -81,9 +84,19 @@ class LearnedStages:
         store: Holds the vectors of captions.
         searcher: Scores the shown pictures for the record.
         text_encoder: Name of the encoder whose vectors topics and captions have.
+        catalog: Knows the words of captions; None: no caption speaks for presence by its words.
     """
 
-    def __init__(self, learnt: LearnedModels, *, store: VectorStore, searcher: Searcher, text_encoder: str) -> None:
+    def __init__(
+        self,
+        learnt: LearnedModels,
+        *,
+        store: VectorStore,
+        searcher: Searcher,
+        text_encoder: str,
+        catalog: CatalogReader | None = None,
+    ) -> None:
+        self._catalog = catalog
         self._learnt = learnt
         self._store = store
         self._searcher = searcher
@@ -172,9 +185,26 @@ class LearnedStages:
             tags: What the tags found.
         """
         presence = await self._presence_seen(query, text_vectors, ranking)
-        if presence is None or tags is None or not any(score >= _ALL_WORDS for score in tags.degrees.scores[:1]):
-            return presence
-        return with_tags(presence)
+        if presence is None:
+            return None
+        if tags is not None and any(score >= _ALL_WORDS for score in tags.degrees.scores[:1]):
+            return with_tags(presence)
+        if presence.probably_nothing and await self._is_written(query, text_vectors):
+            return with_written(presence)
+        return presence
+
+    async def _is_written(self, query: RunningQuery, text_vectors: Mapping[str, NDArray[np.float32]]) -> bool:
+        """Return whether one of the captions that are most like the words holds every content word of them."""
+        resolved, catalog, vector = query.resolved, self._catalog, text_vectors.get(self._text_encoder)
+        collection = resolved.captions
+        if catalog is None or collection is None or vector is None:
+            return False
+        with query.stopwatch.stage("presence"), query.notes.doing_without("captions' words", "captions' words are left out"):
+            asking = asyncio.to_thread(
+                lambda: _held(resolved, catalog, caption_method(self._store, collection, vector, resolved.filter))
+            )
+            return await within(asking, resolved.deadline)
+        return False
 
     async def _presence_seen(
         self, query: RunningQuery, text_vectors: Mapping[str, NDArray[np.float32]], ranking: Ranking
@@ -257,6 +287,12 @@ class LearnedStages:
             ):
                 for warning in await within(asyncio.to_thread(lambda: memory.keep(complete())), until):
                     query.notes.failed(warning)
+
+
+def _held(resolved: ResolvedQuery, catalog: CatalogReader, described: Method) -> bool:
+    wanted = content_words(resolved.text)
+    captions = catalog.captions(described.ids)
+    return any(wanted <= content_words(caption.text) for image_id in described.ids for caption in captions.get(image_id, ()))
 
 
 def _with_parts(searcher: Searcher, trace: Trace) -> Trace:

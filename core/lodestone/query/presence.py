@@ -32,6 +32,7 @@ Vector = NDArray[np.float32]
 FORMAT: Final = 1
 CAPTION_SIGN: Final = "captions"
 TAG_SIGN: Final = "tags"  # 1 where the tags of a picture hold every word; no term of a model
+WRITTEN_SIGN: Final = "written"  # 1 where a caption holds every content word; no term of a model
 HEAD: Final = 10  # pictures of each list that signs are read from
 _SHRINK: Final = 32.0  # pictures that the usual background counts as, beside those of the collection
 
@@ -196,6 +197,11 @@ def with_tags(presence: Presence) -> Presence:
     return replace(presence, confidence=1.0, signs={**presence.signs, TAG_SIGN: 1.0})
 
 
+def with_written(presence: Presence) -> Presence:
+    """Return the judgement where a caption holds every content word: somebody described a picture by these words."""
+    return replace(presence, confidence=1.0, signs={**presence.signs, WRITTEN_SIGN: 1.0})
+
+
 class PresenceJudge:
     """Judges answers of one query engine.
 
@@ -225,7 +231,7 @@ class PresenceJudge:
         )
 
     def with_captions(self, presence: Presence, captions: float) -> Presence:
-        """Return the judgement with what captions say.
+        """Return the judgement with how much captions are like the words; what people said in these words stays said.
 
         Args:
             presence: The judgement before.
@@ -234,7 +240,8 @@ class PresenceJudge:
         if not presence.signs:
             return presence
         values = {**presence.signs, CAPTION_SIGN: captions}
-        confidence = 1.0 if values.get(TAG_SIGN) else self._model.confidence(values)
+        said = values.get(TAG_SIGN) or values.get(WRITTEN_SIGN)
+        confidence = 1.0 if said else self._model.confidence(values)
         return replace(presence, confidence=confidence, signs=values)
 
 

@@ -124,7 +124,7 @@ def literal_query(text: str) -> LiteralQuery | None:
     Function words are left out, unless there are no others.
     """
     weights = terms(text)
-    content = [word for word, weight in weights.items() if weight > FUNCTION_WORD] or list(weights)
+    content = _content(weights)
     if not 0 < len(content) <= _MOST_LITERAL:
         return None
     found = {_stem(word) for word in names_in(text, small=True)}
@@ -137,9 +137,17 @@ def literal_query(text: str) -> LiteralQuery | None:
     return LiteralQuery(vector, others=len(others), names=len(names)) if len(vector.indices) == len(values) else None
 
 
+def content_words(text: str) -> frozenset[str]:
+    """Return the stems of a text's words without function words, unless there are no others."""
+    return frozenset(_content(terms(text)))
+
+
+def _content(weights: Mapping[str, float]) -> list[str]:
+    return [word for word, weight in weights.items() if weight > FUNCTION_WORD] or list(weights)
+
+
 def _whole(weights: Mapping[str, float]) -> str:
-    content = [word for word, weight in weights.items() if weight > FUNCTION_WORD] or list(weights)
-    return _WHOLE + " ".join(sorted(content))
+    return _WHOLE + " ".join(sorted(_content(weights)))
 
 
 def _vector(values: Mapping[str, float]) -> SparseVector:

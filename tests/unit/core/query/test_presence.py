@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import replace
 
 import numpy as np
@@ -12,6 +13,7 @@ from tests.support.models import model_context
 from lodestone.config.profiles import PROFILES
 from lodestone.query.presence import (
     CAPTION_SIGN,
+    Presence,
     PresenceJudge,
     PresenceModel,
     SignTerm,
@@ -19,6 +21,8 @@ from lodestone.query.presence import (
     Usual,
     make_judge,
     signs,
+    with_tags,
+    with_written,
 )
 from lodestone.spaces.bridge import BridgeSpace
 from lodestone.spaces.labels import LabelSpace
@@ -94,6 +98,17 @@ def test_captions_that_fit_speak_for_presence() -> None:
     assert presence is not None
     assert judge.with_captions(presence, 3.0).confidence > presence.confidence
     assert judge.with_captions(presence, 3.0).signs[CAPTION_SIGN] == 3.0
+
+
+@pytest.mark.parametrize("said", [with_tags, with_written])
+def test_what_people_said_in_the_words_stays_said_after_captions(said: Callable[[Presence], Presence]) -> None:
+    context = model_context()
+    judge = PresenceJudge(MODEL, LabelSpace(context), BridgeSpace(context))
+    presence = MODEL.judge(found(0.05), similarity=0.4, familiarity=0.5)
+    assert presence is not None and presence.probably_nothing
+    after = judge.with_captions(said(presence), 0.0)
+    assert (after.confidence, after.probably_nothing, after.signs[CAPTION_SIGN]) == (1.0, False, 0.0)
+    assert judge.with_captions(presence, 0.0).confidence == pytest.approx(presence.confidence, abs=1e-4)
 
 
 def test_a_model_comes_back_from_its_json() -> None:
