@@ -1,19 +1,20 @@
 """Joint search on both stores: scores and order are those of the definition, whatever a picture or a query lacks."""
 
 import uuid
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
 import pytest
 from numpy.typing import NDArray
 
+from lodestone.composed import search as search_module
 from lodestone.composed.fused import FusedLayout, FusedSpace
 from lodestone.composed.joint import JointPart, scores
 from lodestone.composed.search import FUSED_EF, JointSearch
 from lodestone.config.compositions import Composition, Modality, Role
 from lodestone.errors import InvalidRequestError, UnknownNameError
-from lodestone.store.base import Filter, MatchAny, PointBatch, VectorQuery, VectorStore
+from lodestone.store.base import Filter, MatchAny, Neighbours, PointBatch, VectorQuery, VectorStore
 from lodestone_schemas.collections import CAPTION_FIELDS, FUSED_FIELDS, FUSED_GRAPH, HOLDS, CollectionSpec
 
 Rows = NDArray[np.float32]
@@ -112,6 +113,50 @@ def test_scores_and_order_are_those_of_the_definition_for_any_weights(
         for number, part in enumerate(parts):
             if part.weight > 0:
                 np.testing.assert_allclose(found.similarities[:, number], chosen[part.space] @ part.vector, atol=1e-5)
+
+
+def test_an_exact_search_goes_deeper_until_no_other_picture_can_be_better(
+    store: VectorStore, pictures: Pictures, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The best of two spaces together need not be among the first of either."""
+    monkeypatch.setattr(search_module, "_CANDIDATES", 2)
+    monkeypatch.setattr(search_module, "_A_RESULT", 1)
+    aliases, rng, every = fill(store, pictures, fused=False), np.random.default_rng(31), np.arange(len(pictures.ids))
+    limits: list[int] = []
+    answering = store.search
+
+    def search(collection: str, queries: Sequence[VectorQuery]) -> list[Neighbours]:
+        limits.extend(query.limit for query in queries if query.filter is None)
+        return answering(collection, queries)
+
+    monkeypatch.setattr(store, "search", search)
+    for _ in range(15):
+        parts = question(rng)
+        found = JointSearch(store).search(parts, 3, composition=COMPOSITION, aliases=aliases, exact=True)
+        assert list(found.ids) == pictures.best(parts, 3, every)
+    assert set(limits) >= {3, 24, 192}
+    limits.clear()
+    JointSearch(store).search(parts, 3, composition=COMPOSITION, aliases=aliases)
+    assert set(limits) == {3}, "a search of graphs asks each space once"
+
+
+def test_the_graph_of_a_fused_collection_is_searched_with_enough_candidates_for_any_weights(
+    store: VectorStore, pictures: Pictures, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    aliases = fill(store, pictures, fused=True)
+    parts = [JointPart("picture", "labels", pictures.vectors["labels"][0], 1.0)]
+    asked: list[int | None] = []
+    answering = store.search
+
+    def search(collection: str, queries: Sequence[VectorQuery]) -> list[Neighbours]:
+        asked.extend(query.ef for query in queries)
+        return answering(collection, queries)
+
+    monkeypatch.setattr(store, "search", search)
+    for k, ef, wanted in ((10, None, FUSED_EF), (FUSED_EF + 88, None, FUSED_EF + 88), (10, 64, 64)):
+        asked.clear()
+        JointSearch(store).search(parts, k, composition=COMPOSITION, aliases=aliases, ef=ef)
+        assert set(asked) == {wanted}
 
 
 def test_the_least_weight_of_the_paper_decides_among_equals(store: VectorStore) -> None:

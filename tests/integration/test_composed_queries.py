@@ -393,6 +393,26 @@ def test_a_space_in_which_parts_cancel_out_is_searched_for_the_first_of_them():
     np.testing.assert_allclose(heavier.vector, vector, atol=1e-5)
 
 
+def test_parts_that_cancel_out_but_for_rounding_are_not_searched_as_noise():
+    vectors = np.random.default_rng(4).standard_normal((2, 384)).astype(np.float32)
+    vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)
+    both = (vectors[0] + vectors[1]).astype(np.float32)
+    length = float(np.linalg.norm(both))
+    weights = (0.3, 0.3, 0.3 * length)
+    parts = [
+        ListSearch(name, "labels", "c", weight, vector)
+        for name, weight, vector in zip("abc", weights, (*vectors, -both / np.float32(length)), strict=True)
+    ]
+    standings = {(name, "labels"): Standing(0.0, 0.1) for name in "abc"}
+    summed = sum(np.float32(one.weight / 0.1) * one.vector for one in parts)
+    assert 0 < np.linalg.norm(summed) < 1e-5, "rounding is left of the sum"
+    assert together(parts, standings) is parts[0]
+    little = [parts[0], replace(parts[0], guide="d", weight=0.3 * (1 - 1e-4), vector=-vectors[0])]
+    left = together(little, {**standings, ("d", "labels"): Standing(0.0, 0.1)})
+    assert left is not little[0], "a ten-thousandth is no rounding"
+    np.testing.assert_allclose(left.vector, vectors[0], atol=1e-3)
+
+
 @pytest.mark.parametrize("rule", RULES)
 @pytest.mark.filterwarnings("error")
 async def test_a_part_of_nearly_no_weight_gives_nearly_nothing(collection, rule):

@@ -87,6 +87,35 @@ def test_a_picture_without_a_modality_is_ranked_by_the_others_alone(rule: str) -
     assert both.scores[0] == pytest.approx(both.scores[1])
 
 
+def test_a_picture_is_no_unrelated_query_of_itself() -> None:
+    rows = _unit(np.random.default_rng(7).normal(size=(30, 8)))
+    centred = rows - rows.mean(0)
+    products = centred @ centred.T
+    null = Null.of(rows, rows)
+    others = products[~np.eye(30, dtype=bool)]
+    assert (null.low, null.high) == pytest.approx((others.min(), others.max()), abs=1e-6)
+    assert null.high < np.diag(products).max() - 0.1
+    copied = Null.of(rows, rows.copy())  # pictures of another collection, among which one may be the same
+    assert copied.high == pytest.approx(np.diag(products).max(), abs=1e-6)
+
+
+def test_a_part_is_measured_from_the_unrelated_pair_least_like_it_and_one_to_avoid_from_the_most_alike() -> None:
+    rng = np.random.default_rng(8)
+    rows, queries = _unit(rng.normal(size=(40, 6)) + 0.4), _unit(rng.normal(size=(20, 6)) - 0.2)
+    null = Null.of(rows, queries)
+    products = (queries - queries.mean(0)) @ (rows - rows.mean(0)).T
+    assert null.high != pytest.approx(-null.low, rel=0.05)
+    for pick, avoided in ((np.argmin, False), (np.argmax, True)):
+        query, row = np.unravel_index(pick(products), products.shape)
+        vector = -queries[query] if avoided else queries[query]
+        values = null.standardised(JointPart("p", "s", vector, 1.0), rows, avoided=avoided)
+        assert values[row] == pytest.approx(0.0, abs=1e-5)
+        assert values.min() == pytest.approx(values[row])
+        scale = null.high if avoided else -null.low
+        sign = -1 if avoided else 1
+        np.testing.assert_allclose(values, 1 + sign * products[query] / scale, atol=1e-5)
+
+
 @pytest.mark.parametrize("rule", list(RULES))
 def test_the_more_a_picture_is_like_what_to_avoid_the_lower_it_is(rule: str) -> None:
     angles = np.linspace(0.1, 1.4, 8)

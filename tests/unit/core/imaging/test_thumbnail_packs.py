@@ -153,6 +153,21 @@ def test_packs_are_found_by_corpus_and_go_with_it() -> None:
     assert list(ThumbnailStore(area, size=32).contents()) == []  # packs are no single thumbnails
 
 
+def test_files_in_a_wrong_folder_or_of_another_kind_are_no_packs() -> None:
+    area = BucketInMemory()
+    packs = ThumbnailPacks(area)
+    packs.write(NAME, THUMBNAILS)
+    folder, content = f"packs/{NAME.corpus_id}", area.objects[NAME.path]
+    for path in (
+        f"cd/{NAME.fingerprint}.thumbnails",
+        f"{NAME.fingerprint}.thumbnails",
+        f"ab/{'ab' * 16}.tmp",
+        "ab/a b.thumbnails",
+    ):
+        area.write(f"{folder}/{path}", content)
+    assert list(packs.names(NAME.corpus_id)) == [NAME]
+
+
 @pytest.mark.parametrize("wrong", ["..", "a/b", "", "a.b"])
 def test_names_that_would_point_elsewhere_are_refused(wrong: str) -> None:
     for name in (PackName(wrong, "ab" * 16), PackName("corpus", wrong)):

@@ -23,7 +23,7 @@ from lodestone.store.base import Between, Filter, HasId, MatchAny, PointBatch, V
 from lodestone.store.edge import matrix_file, matrix_keeper
 from lodestone.store.edge.collection import EdgeCollection
 from lodestone.store.edge.columns import FilterColumns
-from lodestone.store.edge.matrix import VectorMatrix
+from lodestone.store.edge.matrix import VectorMatrix, _candidates
 from lodestone.store.edge.matrix_answers import answers_by_matrix
 from lodestone.store.edge.matrix_file import MATRIX_FILE
 from lodestone.store.edge.matrix_keeper import MatrixPolicy
@@ -216,6 +216,67 @@ def test_a_collection_that_outgrows_the_limit_is_left_to_the_engine(opened: Open
     store.upsert(SPEC.name, make_points(50, DIM, first=300))
     assert matrix_of(store) is None
     assert len(store.search(SPEC.name, [VectorQuery(POINTS.vectors[0], 500)])[0]) == 350
+
+
+@pytest.mark.parametrize("write", ["replace", "remove"])
+def test_a_matrix_with_more_dead_rows_than_points_is_made_anew(
+    opened: Opener, monkeypatch: pytest.MonkeyPatch, write: str
+) -> None:
+    monkeypatch.setattr(matrix_keeper, "_DEAD_ROWS", 20)
+    store = opened()
+    store.create(SPEC)
+    store.upsert(SPEC.name, make_points(100, DIM))
+    first = matrix_of(store)
+    assert first is not None and first.dead == 0
+    few = make_points(60 if write == "replace" else 40, DIM)
+    for _ in range(2):  # 120 dead rows beside 100 points; or 40 beside 60, then 20 more
+        if write == "replace":
+            store.upsert(SPEC.name, few)
+        else:
+            store.delete(SPEC.name, few.ids)
+        few = few if write == "replace" else make_points(20, DIM, first=40)
+    kept = matrix_of(store)
+    assert kept is first, "as many dead rows as points, and a few, are borne"
+    assert kept.dead == (120 if write == "replace" else 60)
+    one = make_points(1, DIM, first=99)
+    if write == "replace":
+        store.upsert(SPEC.name, one)
+    else:
+        store.delete(SPEC.name, one.ids)
+    made = matrix_of(store)
+    assert made is not None and made is not first
+    assert made.dead == 0
+
+
+def test_a_row_that_a_multiplication_rounded_down_is_still_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Products are rounded by where a row stands; only the margin keeps a best row among the candidates."""
+    exact = SharedProducts.products
+    noise = np.random.default_rng(3)
+
+    def rounded(self: SharedProducts, view: View, vectors: Vectors) -> Vectors:
+        products = exact(self, view, vectors)
+        error = 4e-6 * view.longest * np.linalg.norm(vectors, axis=1, keepdims=True)
+        return products + (error * noise.uniform(-1, 1, products.shape)).astype(np.float32)
+
+    rows = clustered(400, DIM, seed=2)
+    near = np.repeat(rows[:1], 300, axis=0) + 1e-6 * noise.standard_normal((300, DIM)).astype(np.float32)
+    vectors = np.concatenate([near.astype(np.float32), rows])
+    points = PointBatch([point_id(row) for row in range(len(vectors))], vectors, [{}] * len(vectors))
+    matrix = VectorMatrix(DIM, FilterColumns(()))
+    matrix.put(points)
+    for limit in (1, 7, 60):
+        query = VectorQuery(rows[0], limit)
+        monkeypatch.undo()
+        plain = VectorMatrix(DIM, FilterColumns(()))
+        plain.put(points)
+        every = plain.search([VectorQuery(rows[0], len(vectors))], [rows[0]])[0]
+        monkeypatch.setattr(SharedProducts, "products", rounded)
+        (found,) = matrix.search([query], [rows[0]])
+        assert found is not None and every is not None
+        assert found.ids == every.ids[:limit]
+    view = View((vectors,), None, float(np.linalg.norm(vectors, axis=1).max()))
+    (candidates,) = _candidates(view, None, [1], rows[:1], view.products(rows[:1]))
+    assert 1 < len(candidates) < 400, "the margin keeps what may be best, not everything"
 
 
 def test_the_setting_turns_matrices_off(tmp_path: Path) -> None:
