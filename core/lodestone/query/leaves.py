@@ -22,6 +22,7 @@ from lodestone.query_log.trace import Kind
 from lodestone.retrieval.fusion import PICTURE_GUIDE, TEXT_GUIDE
 from lodestone.retrieval.rescoring import ListSearch
 from lodestone.store.base import VectorStore
+from lodestone.text_encoders.plain import plain_words
 
 Row = NDArray[np.float32]
 
@@ -112,7 +113,8 @@ async def _encode_texts(leaves: Sequence[Text], query: RunningQuery, sources: Le
     with query.stopwatch.stage("encode"):
         if not query.resolved.spaces:
             return [EncodedLeaf(TEXT_GUIDE) for _ in leaves]
-        encoding = sources.encoder.encode_texts([leaf.words for leaf in leaves], deadline=query.resolved.deadline)
+        words = [plain_words(leaf.words) for leaf in leaves]
+        encoding = sources.encoder.encode_texts(words, deadline=query.resolved.deadline)
         texts = await query.in_time(encoding, "encoding the query")
     return [
         EncodedLeaf(

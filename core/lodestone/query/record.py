@@ -38,7 +38,7 @@ def trace_of(query: RunningQuery, encoded: EncodedQuery, answer: QueryAnswer) ->
         confidence_signs={} if answer.presence is None else answer.presence.signs,
         created_at=datetime.now(UTC),
         kind="composed" if resolved.parts else retriever_of(resolved.leaves[0]).kind,
-        text=resolved.words,
+        text=resolved.written,
         request=resolved.request.model_dump(mode="json", exclude_defaults=True),
         plan=_settings_of(resolved),
         fusion=resolved.fusion,

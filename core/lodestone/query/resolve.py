@@ -24,6 +24,7 @@ from lodestone.query.words.checker import CheckedWords, QueryChecker
 from lodestone.retrieval.fusion import FORMER_NAMES, WEIGHTED_SUM, current_name, find_fusion, former_name_warning
 from lodestone.spaces.names import CAPTIONS, TAGS
 from lodestone.store.base import Filter
+from lodestone.text_encoders.plain import plain_words
 from lodestone.text_encoders.text import normalise_query as normalise_query  # noqa: PLC0414 - imported from here elsewhere
 from lodestone.text_encoders.text import visible
 from lodestone_schemas.api import SearchFilters, SearchOptions, SearchRequest
@@ -42,8 +43,8 @@ class ResolvedQuery:
         query_id: Identifier of the query in events and logs.
         request: The options as they were given.
         leaves: What to look for: one leaf, or those of the parts of a composed query.
-        text: Normalised words as they are searched, corrected where they were misspelt; empty for a query that is not in words
-            alone.
+        text: Words as they are searched: in their plain form (text_encoders/plain.py), corrected where they were misspelt.
+            Empty for a query that is not in words alone.
         spaces: Space -> collection of the version that the query is projected with; those that can be searched now.
         captions: Collection of captions, if there is one.
         tags: Collection of tags, if there is one.
@@ -120,6 +121,12 @@ class ResolvedQuery:
         """The words that are looked for, of all parts; empty for a query without words."""
         wanted = [part.leaf.words for part in self.parts if isinstance(part.leaf, Text) and not part.avoid]
         return self.text or ", ".join(wanted)
+
+    @property
+    def written(self) -> str:
+        """The words as they were typed, or their correction, of all parts that are looked for: for records and people."""
+        (leaf,) = self.leaves if len(self.leaves) == 1 and not self.parts else (None,)
+        return leaf.words if isinstance(leaf, Text) else self.words
 
     @property
     def depth(self) -> int:
@@ -254,10 +261,11 @@ def _checked(
     """Return the leaf's words as they are searched; no words for a leaf without."""
     if not isinstance(leaf, Text):
         return CheckedWords("")
+    words = plain_words(leaf.words)
     if checker is None:
-        return CheckedWords(leaf.words)
+        return CheckedWords(words)
     wish = options.spelling if isinstance(options, SearchRequest) else None
-    return checker.check(leaf.words, spelling=(wish or settings.spelling) == "auto", visibility=visibility)
+    return checker.check(words, spelling=(wish or settings.spelling) == "auto", visibility=visibility)
 
 
 def _check_compared(parts: Sequence[Part], composition: Composition | None) -> None:

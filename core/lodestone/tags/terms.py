@@ -23,7 +23,7 @@ from lodestone.store.base import SparseVector
 from lodestone.tags.names import names_in
 from lodestone.tags.words import FUNCTION_WORDS, folded, split_words
 
-VERSION: Final = 2  # version of everything here that vectors depend on; part of the collection's name
+VERSION: Final = 3  # version of everything here that vectors depend on; part of the collection's name
 FUNCTION_WORD: Final = 0.05  # weight of a function word; more than 0, so that the text "who is who" still has a vector
 # Prefixes of terms that say what people wrote; no word contains the character 0.
 _SAID: Final = "\0said:"  # words of their tags, and names in captions

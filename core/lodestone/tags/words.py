@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import re
-import unicodedata
 from collections.abc import Iterator
 from typing import Final
+
+from lodestone.text_encoders.plain import plain_words, without_accents
 
 _WORDS: Final = re.compile(r"[^\W_]+(?:['’][^\W_]+)*")
 # Han, kana, Thai, Lao, Myanmar and Khmer are written without spaces.
@@ -27,14 +28,14 @@ FUNCTION_WORDS: Final = frozenset(_FUNCTION_WORDS.split())
 def split_words(text: str) -> Iterator[re.Match[str]]:
     """Yield the words of a text in its order, as they are written; scripts without spaces in pairs of characters.
 
-    The matches are in the text of form NFKC with spaces around such pairs (`re.Match.string`).
+    The matches are in the plain form of the text with spaces around such pairs (`re.Match.string`).
     """
-    return _WORDS.finditer(_UNSPACED.sub(_in_pairs, unicodedata.normalize("NFKC", text)))
+    return _WORDS.finditer(_UNSPACED.sub(_in_pairs, plain_words(text)))
 
 
 def folded(word: str) -> str:
-    """Return a word case-folded, with a plain apostrophe and without `'s`."""
-    return word.casefold().replace("’", "'").removesuffix("'s")
+    """Return a word case-folded, with a plain apostrophe, without `'s` and without the accents of Latin letters."""
+    return without_accents(word.casefold().replace("’", "'").removesuffix("'s"))
 
 
 def _in_pairs(match: re.Match[str]) -> str:

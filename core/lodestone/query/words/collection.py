@@ -15,6 +15,7 @@ from typing import Final, Protocol
 from lodestone.access.visibility import Visibility
 from lodestone.catalog.records import TagRecord
 from lodestone.text_encoders.english import words_of
+from lodestone.text_encoders.plain import plain_words, without_accents
 
 MOST_PICTURES: Final = 20_000  # captioned pictures that are read
 MOST_TAGS: Final = 20_000
@@ -61,7 +62,8 @@ class CollectionWords:
             at, words = self._kept.get(key, (-self._fresh_s, frozenset[str]()))
             if time.monotonic() - at < self._fresh_s:
                 return words
-            words = frozenset(words_of(self._texts(visibility)))
+            words = frozenset(words_of(map(plain_words, self._texts(visibility))))
+            words |= {without_accents(word) for word in words}  # typed without them, they are known too
             self._kept.pop(key, None)
             while len(self._kept) >= _MOST_SETS:
                 self._kept.pop(next(iter(self._kept)))

@@ -17,6 +17,7 @@ from importlib.resources import files
 from typing import Final
 
 from lodestone.text_encoders.english import WORD, bare, english_counts
+from lodestone.text_encoders.plain import without_accents
 
 ENGLISH: Final = "en"
 _HEADING: Final = re.compile(r"\[(\w+) (\w+)\]")
@@ -136,26 +137,35 @@ def _of_script(scripts: Counter[str]) -> Language | None:
 def _of_words(words: list[str]) -> Language | None:
     counts, languages = english_counts(), latin_languages()
     evidence: defaultdict[Language, float] = defaultdict(float)
-    english = unknown = 0.0
+    english = unknown = alone = 0.0
+    foreign: set[str] = set()  # what counts for another language and is no English word
     for word in words:
         if word.isdigit() or (len(word) == 1 and word.isascii() and word not in {"a", "i"}):
             continue
-        is_english = word in counts
+        loan = without_accents(word) if word not in counts else word  # English has "cafe" and "zurich" without accents
+        is_english = loan in counts
         speakers = [language for language, common in languages.items() if word in common]
         letters = {code for char in word for code in _LETTERS.get(char, "").split()}
         if is_english and not speakers:
-            english += 1.0 if counts[word] >= _RARE else 0.5
+            alone += word.isascii()
+            english += 1.0 if counts[loan] >= _RARE else 0.5
         for language in speakers:
             # A word of both languages counts little for the other: "die", "in", "hat", "rose".
             evidence[language] += 0.5 if is_english else 1.0
         if is_english and speakers:
-            english += 0.5 if counts[word] >= _RARE else 0.25
+            english += 0.5 if counts[loan] >= _RARE else 0.25
         if not is_english:
             for language in languages:
                 if language.code in letters and language not in speakers:
                     evidence[language] += _LETTER
             unknown += not speakers
-    if not evidence:
+            foreign |= {word} if speakers or letters else set()
+    if not evidence or (alone and _is_one_accented(foreign)):
         return None
     best, score = max(evidence.items(), key=lambda item: item[1])
     return best if score >= _LEAST and score + _UNKNOWN * unknown > english else None
+
+
+def _is_one_accented(words: set[str]) -> bool:
+    """Return True for a single word with accents: English has borrowed it, or it is a name ("São Paulo at night")."""
+    return len(words) == 1 and not next(iter(words)).isascii()

@@ -12,6 +12,8 @@ import re
 from dataclasses import dataclass
 from typing import Final
 
+from lodestone.text_encoders.plain import tidied
+
 _PICTURE: Final = r"(?:picture|photo|photograph|image|one|scene|shot)"
 _IT: Final = rf"(?:it|this|that|them|these|those|(?:this|that|the) (?:whole )?{_PICTURE})"
 _END: Final = r"(?=[\s-]|$)[\s-]*"
@@ -104,7 +106,7 @@ def change_of(text: str) -> Change | None:
     """
     wanted: list[str] = []
     avoided: list[str] = []
-    plain = _DENIED.sub("not", text.replace("’", "'"))
+    plain = _DENIED.sub("not", tidied(text))
     plain = _LISTED.sub(lambda match: match[0].rstrip(",").replace(",", " or"), plain)
     clauses = [clause for clause in _CLAUSES.split(plain) if clause]
     for clause in clauses:

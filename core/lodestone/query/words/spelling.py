@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from lodestone.text_encoders.english import WORD, bare
+from lodestone.text_encoders.plain import without_accents
 
 _LETTERS: Final = "abcdefghijklmnopqrstuvwxyz"
 _ROWS: Final = ("qwertyuiop", "asdfghjkl", "zxcvbnm")
@@ -66,8 +67,9 @@ class Lexicon:
     encoder: AbstractSet[str] = frozenset()
 
     def knows(self, word: str) -> bool:
-        """Return True if a case-folded word is known."""
-        return word in self.counts or word in self.named or word in self.encoder
+        """Return True if a case-folded word is known; lists of English words have its Latin letters without accents."""
+        bare_word = without_accents(word)
+        return any(one in words for one in (word, bare_word) for words in (self.counts, self.named, self.encoder))
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +87,7 @@ class Correction:
 
 def is_known(word: str, lexicon: Lexicon) -> bool:
     """Return True if the lexicon has a word, or if it is a number or the plural of an English word."""
-    folded = bare(word)
+    folded = without_accents(bare(word))
     plural_of = folded[:-1] if folded.endswith("s") and len(folded) > _SHORTEST_PLURAL else ""
     return lexicon.knows(folded) or word.isdigit() or plural_of in lexicon.counts
 

@@ -63,7 +63,26 @@ def test_scripts_without_spaces_are_found_by_parts() -> None:
     assert share("犬", ("犬", 1.0)) == pytest.approx(1)
 
 
-@pytest.mark.parametrize("text", ["", "   ", "!?…", "_ _", "🐶"])
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        ("Crème brûlée", "creme brulee"),
+        ("Zürich", "Zurich"),
+        ("Cafe\u0301 Mu\u0308ller", "café müller"),
+        ("ﬁreﬂies", "fireflies"),
+        ("Ｃａｔ", "cat"),
+        ("🐶 at the beach", "dog face at the beach"),
+        ("so\u00adft\u200b toy", "soft toy"),
+        ("the dog’s\u00a0ball", "the dog's ball"),
+        ("Straße in Łódź", "strasse in lodz"),
+    ],
+)
+def test_words_are_the_same_however_they_were_typed(one: str, other: str) -> None:
+    assert terms(one) == terms(other)
+    assert held(one, other) == held(other, one) == "everything"
+
+
+@pytest.mark.parametrize("text", ["", "   ", "!?…", "_ _", "♪"])
 def test_text_without_words_has_no_vector(text: str) -> None:
     assert query_vector(text) is None
     assert picture_vector([PictureTag(text)], [text]) is None

@@ -124,9 +124,16 @@ def test_a_query_without_any_known_word_is_told_so(checker, text):
     assert text.split()[0] in warning
 
 
-@pytest.mark.parametrize("text", ["asdkjh dog", "2019", "skai", "👍", "Zuzka"])
+@pytest.mark.parametrize("text", ["asdkjh dog", "2019", "skai", "👍", "Zuzka", "Zürich", "crème brûlée", "jalapeños"])
 def test_one_known_word_is_enough(checker, text):
     assert checker.check(text).warnings == ()
+
+
+def test_words_of_the_collection_are_known_with_and_without_their_accents(checker, catalog):
+    catalog.captions["1"].append("Ottilía eats tiramisù in Ｏｔｔｉｌｉｅｎｂｕｒｇ")
+    for text in ("ottilía", "ottilia", "Ottiliá", "Ottilienburg"):
+        assert checker.check(text).warnings == (), text
+    assert "no word" in checker.check("Otakílía").warnings[0]
 
 
 def test_a_check_that_fails_leaves_the_words_as_they_are():

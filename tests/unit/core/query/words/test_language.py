@@ -6,9 +6,30 @@ from lodestone.query.words.language import foreign_language, latin_languages
 
 # Our own sentences about pictures, one for each language.
 SENTENCES = {
-    "de": ["zwei Hunde spielen am Strand", "eine alte Frau mit Hut", "Kinder im Schnee", "ein Auto vor dem Haus"],
-    "fr": ["deux chiens jouent sur la plage", "une vieille dame avec un chapeau", "voiture rouge", "des enfants dans la neige"],
-    "es": ["dos perros juegan en la playa", "una mujer con sombrero", "niños en la nieve", "coche rojo en la calle"],
+    "de": [
+        "für dich",
+        "Mädchen auf dem Pferd",
+        "zwei Hunde spielen am Strand",
+        "eine alte Frau mit Hut",
+        "Kinder im Schnee",
+        "ein Auto vor dem Haus",
+    ],
+    "fr": [
+        "café au lait sur la table",
+        "une fille à la fenêtre",
+        "deux chiens jouent sur la plage",
+        "une vieille dame avec un chapeau",
+        "voiture rouge",
+        "des enfants dans la neige",
+    ],
+    "es": [
+        "café con leche en la mesa",
+        "el niño",
+        "dos perros juegan en la playa",
+        "una mujer con sombrero",
+        "niños en la nieve",
+        "coche rojo en la calle",
+    ],
     "it": ["due cani giocano sulla spiaggia", "una donna con il cappello", "bambini nella neve"],
     "pt": ["dois cães brincam na praia", "uma mulher com chapéu", "crianças na neve"],
     "nl": ["twee honden spelen op het strand", "een oude vrouw met een hoed", "kinderen in de sneeuw"],
@@ -43,6 +64,21 @@ ENGLISH = [
     "👩‍👧 at the beach",
     "42",
     "…",
+    "café",
+    "cafe\u0301",
+    "crème brûlée",
+    "Zürich",
+    "a jalapeño on a plate",
+    "São Paulo street",
+    "château by a lake",
+    "Curaçao beach",
+    "a fête in a village",
+    "smörgåsbord",
+    "déjà vu",
+    "à la carte menu",
+    "mañana",
+    "Łódź street",
+    "café con dog",
 ]
 
 
