@@ -7,7 +7,7 @@ from lodestone.query.words.language import foreign_language, latin_languages
 # Our own sentences about pictures, one for each language.
 SENTENCES = {
     "de": [
-        "für dich",
+        "ein Bild für Kinder",
         "Mädchen auf dem Pferd",
         "zwei Hunde spielen am Strand",
         "eine alte Frau mit Hut",
