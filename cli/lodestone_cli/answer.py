@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from lodestone_cli.terminal.grid import PictureGrid
-    from lodestone_schemas.api import Hit, SearchResponse
+    from lodestone_schemas.api import Hit, QueryNote, SearchResponse
 
 _AROUND: Final = 5  # lines around pictures: blank ones above and below, two on the answer, and the one that is typed on next
 _COLUMNS: Final = 3  # pictures in a row, for the command that shows all
@@ -156,6 +156,13 @@ def _print_notes(console: Console, response: SearchResponse, paths: Mapping[str,
         console.print(printable(f"search instead for {asked}: --no-spelling"), style="dim", markup=False)
     for warning in response.warnings:
         console.print(f"[yellow]note:[/] {escape(printable(warning))}")
+    for note in response.notes:
+        console.print(f"[yellow]note:[/] {escape(printable(note_line(note)))}")
+
+
+def note_line(note: QueryNote) -> str:
+    """Return the line that says which option fulfils a wish that the words of a query hold."""
+    return f"{note.message}: {note.option}"
 
 
 def _technical(response: SearchResponse, paths: Mapping[str, str]) -> list[str]:

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import unquote
 
 from lodestone.errors import InvalidRequestError, LodestoneError, NotFoundError, OutOfSpaceError
+from lodestone_cli.answer import note_line
 from lodestone_cli.command_context import printable
 from lodestone_cli.file_names import shown_name
 from lodestone_cli.naming import counted, first_few
@@ -147,6 +148,8 @@ def print_paths(context: CommandContext, response: SearchResponse, paths: Mappin
     """
     for warning in response.warnings:
         context.messages.print(printable(f"note: {warning}"), markup=False)
+    for note in response.notes:
+        context.messages.print(printable(f"note: {note_line(note)}"), markup=False)
     if response.hits and not paths:
         raise _no_paths()
     known = [paths[hit.image_id] for hit in response.hits if hit.image_id in paths]

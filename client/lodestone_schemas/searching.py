@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import datetime
+from datetime import date, datetime
 from typing import Annotated, Any, Literal
 
 from pydantic import Field
@@ -193,6 +193,19 @@ class GuideInfo(Model):
     picture: str | None = Field(None, description="Where its picture is served; null for a guide without one.")
 
 
+class QueryNote(Model):
+    """Notes a wish in the words of a query that an option fulfils: to leave something out, or to filter by dates."""
+
+    code: Literal["leave_out_by_option", "dates_by_filter"] = Field(description="What is noted; codes stay as they are.")
+    phrase: str = Field(description="The words that ask for it.")
+    message: str = Field(description="What the words alone do, in English.")
+    option: str = Field(description="The option of the command line that does it.")
+    query: str = Field("", description="The words without that phrase; empty where nothing else was asked.")
+    without: list[str] = Field(default_factory=list, description="What `without` of a request should hold.")
+    taken_from: date | None = Field(None, description="What `filters.taken_from` should be.")
+    taken_to: date | None = Field(None, description="What `filters.taken_to` should be: the day after the last one.")
+
+
 class SearchResponse(DisplayedModel):
     """Holds one page of an answer."""
 
@@ -222,6 +235,9 @@ class SearchResponse(DisplayedModel):
     cost: float = Field(0.0, description="What engines charged for this query, also for calls that brought nothing.")
     dropped: list[str] = Field(default_factory=list, description="What the deadline or a failure made Lodestone leave out.")
     warnings: list[str] = Field(default_factory=list)
+    notes: list[QueryNote] = Field(
+        default_factory=list, description="Wishes in the words that options fulfil, such as dates; the words are searched."
+    )
     timings_ms: dict[str, float] = Field(default_factory=dict, description="Milliseconds of each stage.")
 
 

@@ -39,6 +39,27 @@ def test_doubtful_answers_say_so(page: Any) -> None:
     page.locator(".status").get_by_text("1 picture").wait_for()
 
 
+def test_what_words_cannot_do_has_a_button_that_does_it(page: Any) -> None:
+    notes = [
+        {"code": "leave_out_by_option", "phrase": "not a dog", "message": "m", "option": "--without dog", "query": "a cat",
+         "without": ["dog"], "taken_from": None, "taken_to": None},
+        {"code": "dates_by_filter", "phrase": "from 2019", "message": "m", "option": "o", "query": "a cat, not a dog",
+         "without": [], "taken_from": "2019-01-01", "taken_to": "2020-01-01"},
+        {"code": "of_tomorrow", "phrase": "p", "message": "A newer service says this", "option": "", "query": "",
+         "without": []},
+    ]  # fmt: skip
+    answering(page, events({"type": "done", "response": response([hit(0)], notes=notes)}))
+    opened(page, "a cat, not a dog from 2019")
+    page.get_by_text("Words leave nothing out: “not a dog”").wait_for()
+    page.get_by_text("A newer service says this.").wait_for()
+    with page.expect_request(lambda request: request.method == "POST" and "2019-01-01" in (request.post_data or "")) as asked:
+        page.get_by_role("button", name="Only pictures taken since 2019-01-01, before 2020-01-01").click()
+    assert '"a cat, not a dog"' in str(asked.value.post_data)
+    with page.expect_request(lambda request: request.method == "POST" and "without" in (request.post_data or "")) as asked:
+        page.get_by_role("button", name="Leave out dog").click()
+    assert '"a cat"' in str(asked.value.post_data) and '"dog"' in str(asked.value.post_data)
+
+
 def test_ten_thousand_results_keep_few_tiles_in_the_page(page: Any) -> None:
     many = [hit(number, width=300 + number % 7 * 100) for number in range(10_000)]
     answering(page, events({"type": "done", "response": response(many)}))

@@ -7,6 +7,7 @@ import time
 import uuid
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from types import MappingProxyType
 from typing import Final
 
@@ -21,13 +22,14 @@ from lodestone.query.parts import Part, editable, parts_of
 from lodestone.query.request_context import NOW, RequestContext
 from lodestone.query.tree import Compose, Leaf, Query, Text, Where
 from lodestone.query.words.checker import CheckedWords, QueryChecker
+from lodestone.query.words.wishes import wishes_of
 from lodestone.retrieval.fusion import FORMER_NAMES, WEIGHTED_SUM, current_name, find_fusion, former_name_warning
 from lodestone.spaces.names import CAPTIONS, TAGS
 from lodestone.store.base import Filter
 from lodestone.text_encoders.plain import plain_words
 from lodestone.text_encoders.text import normalise_query as normalise_query  # noqa: PLC0414 - imported from here elsewhere
 from lodestone.text_encoders.text import visible
-from lodestone_schemas.api import SearchFilters, SearchOptions, SearchRequest
+from lodestone_schemas.api import QueryNote, SearchFilters, SearchOptions, SearchRequest
 
 _UNCOMPARED: Final = (
     "only files of equal content are shown once: for pictures that look alike, run `lodestone duplicates find` first"
@@ -59,6 +61,7 @@ class ResolvedQuery:
         deadline: Absolute, seconds on `time.monotonic()`'s clock.
         seed: Seed of the guides.
         without_guides: Ids of guides that are drawn but not used.
+        notes: Wishes in the words that options fulfil.
         explain: Whether each hit names the lists that contain it.
         collapse: Whether the best of known copies represents all of them.
         topic: Topic whose trust counts, if the client names one.
@@ -115,6 +118,7 @@ class ResolvedQuery:
     diversity: float = 0.0
     composition: str = DEFAULT_COMPOSITION
     without_guides: frozenset[str] = frozenset()
+    notes: tuple[QueryNote, ...] = ()
 
     @property
     def words(self) -> str:
@@ -252,7 +256,17 @@ def resolve(
         diversity=asked.diversity if isinstance(asked, Compose) else 0.0,
         composition=DEFAULT_COMPOSITION if composition is None else composition.name,
         without_guides=frozenset(asking.without_guides if asking else ()),
+        notes=() if checked.language else _wishes(leaves, parts, filters),
     )
+
+
+def _wishes(leaves: Sequence[Leaf], parts: Sequence[Part], filters: Sequence[SearchFilters]) -> tuple[QueryNote, ...]:
+    """Return what words ask for that options do; beside other parts, phrases say what is to be left out."""
+    dated = any(one.taken_from is not None or one.taken_to is not None for one in filters)
+    avoided = {number for number, part in enumerate(parts) if part.avoid}
+    words = [leaf.words for number, leaf in enumerate(leaves) if isinstance(leaf, Text) and number not in avoided]
+    today = datetime.now().astimezone().date()
+    return tuple(note for text in words for note in wishes_of(text, today=today, dates=not dated, parts=not parts))
 
 
 def _checked(

@@ -98,6 +98,7 @@ def response_of(
         cost=notes.cost,
         dropped=[*shown.dropped, *notes.dropped],
         warnings=[*resolved.warnings, *notes.warnings],
+        notes=list(resolved.notes),
         timings_ms=query.stopwatch.timings_ms(),
     )
 

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import io
+from types import SimpleNamespace
 
 import pytest
 from rich.console import Console
 
 from lodestone_cli import answer as answers
 from lodestone_cli.answer import print_answer
-from lodestone_schemas.api import Contribution, GateDecision, Hit, QueryPart, SearchResponse
+from lodestone_cli.result_files import print_paths
+from lodestone_schemas.api import Contribution, GateDecision, Hit, QueryNote, QueryPart, SearchResponse
 
 FOLDER = "/home/ann/Pictures/2024/a long journey along the coast of Cornwall/with the children"
 CAPTION = "two dogs and a child run along a beach while a third dog, brown and very wet, shakes itself beside them"
@@ -157,3 +159,17 @@ def test_a_composed_answer_says_above_its_pictures_what_was_searched() -> None:
 
 def test_the_hint_names_the_first_picture_of_the_page() -> None:
     assert printed(answer(hit(11), hit(12)), {})[-1].endswith("lodestone feedback 00000000 -r 11")
+
+
+def test_a_wish_that_words_cannot_fulfil_is_noted_with_its_option_also_beside_plain_paths(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    note = QueryNote(code="leave_out_by_option", phrase="no dogs", message="“no dogs” is words", option="--without 'big dogs'")
+    noted = answer(hit(1)).model_copy(update={"notes": [note]})
+    line = "note: “no dogs” is words: --without 'big dogs'"
+    assert printed(noted, {}, width=200)[0] == line
+    messages = io.StringIO()
+    context = SimpleNamespace(messages=Console(file=messages, width=200), console=Console(file=io.StringIO()))
+    print_paths(context, noted, {"id-1": "/a.jpg"}, nul=False)  # type: ignore[arg-type]
+    assert messages.getvalue().splitlines() == [line]
+    assert capsys.readouterr().out == "/a.jpg\n"

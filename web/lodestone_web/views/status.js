@@ -1,6 +1,6 @@
 // The state of the search in words: timings, confidence, warnings, and what to do where there is nothing or an error.
 import { html } from "../html.js";
-import { askWords } from "../query/actions.js";
+import { addPart, askWords } from "../query/actions.js";
 import { ask } from "../query/asking.js";
 import { isComposed, isFiltered, spoken } from "../query/draft.js";
 import { answer, asked, broken, busy, firstMs, hits, online, phase, pictures, problem, wholeMs } from "../query/store.js";
@@ -21,8 +21,24 @@ export function Status() {
       ${told.probably_nothing && html`<p class="note">Probably none of these shows it: confidence ${Math.round(100 * (told.confidence ?? 0))} %.</p>`}
       ${told.dropped.length > 0 && html`<p class="note">Left out to answer in time: ${told.dropped.join(", ")}.</p>`}
       ${told.warnings.map((warning) => html`<p class="note" key=${warning}>${warning}</p>`)}
+      ${(told.notes ?? []).map((note) => html`<${Wish} note=${note} key=${note.code + note.phrase} />`)}
       </div>
     </div>`;
+}
+
+/** What the words ask for that words cannot do, and a button that does it. */
+function Wish({ note }) {
+  const draft = { ...asked.value, text: note.query || asked.value.text };
+  if (note.code === "dates_by_filter") {
+    const days = [note.taken_from && `since ${note.taken_from}`, note.taken_to && `before ${note.taken_to}`].filter(Boolean).join(", ");
+    const filters = { ...asked.value.filters, taken_from: note.taken_from ?? undefined, taken_to: note.taken_to ?? undefined };
+    return html`<p class="note">Words know no dates: “<bdi>${note.phrase}</bdi>”. ${" "}
+      <button type="button" class="link" onClick=${() => ask({ ...draft, filters })}>Only pictures taken ${days}</button></p>`;
+  }
+  if (note.code !== "leave_out_by_option") return html`<p class="note">${note.message}.</p>`; // of a newer service
+  return html`<p class="note">Words leave nothing out: “<bdi>${note.phrase}</bdi>”. ${" "}
+    ${note.without.map((words) => html`
+      <button type="button" class="link" key=${words} onClick=${() => addPart(draft, { kind: "without", text: words })}>Leave out <bdi>${words}</bdi></button> `)}</p>`;
 }
 
 /** How long it took, as seen here; the stages of the service unfold below. */
