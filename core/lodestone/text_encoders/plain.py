@@ -57,7 +57,7 @@ def without_accents(word: str) -> str:
     """Return a word in small Latin letters without their accents: "zürich" is "zurich". Other scripts stay as they are."""
     if word.isascii():
         return word
-    bare = []
+    bare: list[str] = []
     for char in unicodedata.normalize("NFD", word.translate(_LETTERS)):
         if unicodedata.combining(char) and bare and bare[-1].isascii():
             continue
