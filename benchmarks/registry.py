@@ -38,6 +38,7 @@ BENCHMARKS: Final[Mapping[str, str]] = {
     "service_peer": "benchmarks.service.service_peer",
     "service_scaling": "benchmarks.service.service_scaling",
     "composed": "benchmarks.learning.composed",
+    "duplicates": "benchmarks.learning.duplicates",
     "exemplars": "benchmarks.learning.exemplars",
     "gate": "benchmarks.learning.gate",
     "modality_weights": "benchmarks.learning.modality_weights",
