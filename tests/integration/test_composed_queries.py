@@ -40,7 +40,7 @@ from lodestone.retrieval.fusion import WEIGHTED_SUM
 from lodestone.retrieval.rescoring import ListSearch
 from lodestone.services.composed_queries import earlier_parts
 from lodestone.store.base import PointBatch
-from lodestone_schemas.api import SearchFilters, SearchOptions, SearchRequest
+from lodestone_schemas.api import MAX_PARTS, SearchFilters, SearchOptions, SearchRequest
 from lodestone_schemas.collections import FUSED_FIELDS, CollectionSpec
 
 ALL = SearchOptions(limit=200, explain=True)
@@ -610,3 +610,44 @@ async def test_a_part_that_nothing_compares_is_named(collection):
     response = await last(engine.ask(Compose(((Text("a cup"), 1.0), (Image(collection.ids[CAT]), 1.0))), ALL))
     assert response.dropped == ["part 'words': no space that is searched compares it"]
     assert response.hits
+
+
+async def test_as_many_parts_as_are_allowed_are_answered(engine):
+    response = await last(engine.ask(Compose(tuple((Text(f"word {number}"), 1.0) for number in range(MAX_PARTS))), ALL))
+    assert len(response.parts) == MAX_PARTS == 8
+
+
+async def test_diversity_is_measured_in_the_space_that_decides_most(collection, engine, monkeypatch):
+    asked = []
+    retrieve = collection.store.retrieve
+
+    def noting(name, ids, **options):
+        if not options.get("with_payload", True) and len(ids) > 1:
+            asked.append(name)
+        return retrieve(name, ids, **options)
+
+    monkeypatch.setattr(collection.store, "retrieve", noting)
+    for heavy, light in (("labels", "labels0"), ("labels0", "labels")):
+        asked.clear()
+        _, vectors = vectors_of(collection, heavy)
+        _, others = vectors_of(collection, light)
+        parts = ((Vector({heavy: vectors[0]}), 0.9), (Vector({light: others[1]}), 0.1))
+        await last(engine.ask(Compose(parts, diversity=0.5), ALL))
+        assert asked[-1] == collection.store.aliases()[heavy]
+
+
+def test_the_usual_likeness_of_captions_is_that_of_the_words_themselves_and_negated_for_words_to_avoid(engine):
+    class Calibrated:
+        def standing(self, collection, vector):
+            return float(vector[0]), 0.5
+
+    stage = engine._pipeline.composing["default"].composed
+    vector = np.array([0.6, 0.8], np.float32)
+    searches = [ListSearch("words", "captions", "c", 0.5, vector), ListSearch("without", "captions", "c", 0.5, -vector)]
+    kept, stage._calibration = stage._calibration, Calibrated()
+    try:
+        measured = stage._measured(searches, ["without"])
+    finally:
+        stage._calibration = kept
+    assert measured["words", "captions"] == Standing(pytest.approx(0.6), 0.5)
+    assert measured["without", "captions"] == Standing(pytest.approx(-0.6), 0.5)

@@ -81,7 +81,7 @@ def is_tls(headers: Headers, *, https: bool) -> bool:
     return https or headers.get("x-forwarded-proto") == "https" or headers.get("origin", "").startswith("https://")
 
 
-def session_of(headers: Headers, *, method: str, https: bool = False) -> str | None:
+def session_of(headers: Headers, *, method: str, https: bool) -> str | None:
     """Return the value of the session's cookie where it counts; None otherwise.
 
     It counts for requests that the service's own pages send. Browsers say so in `Sec-Fetch-Site`. Of a browser that does not,

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from benchmarks.learning.duplicates import COPIES, Indexed, different_pairs, write_pictures, wrong_groups
 from PIL import Image
 from tests.support.pictures import photo
 
-from benchmarks.learning.duplicates import COPIES, Indexed, different_pairs, write_pictures, wrong_groups
 from lodestone.duplicates.likeness import ALIKE, correlation, forms_of
 
 

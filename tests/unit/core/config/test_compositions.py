@@ -5,7 +5,15 @@ from pathlib import Path
 import pytest
 from pydantic import ValidationError
 
-from lodestone.config.compositions import Composition, CompositionSettings, Role, all_compositions, choose_composition
+from lodestone.config.compositions import (
+    FUSED_FROM,
+    FUSED_UP_TO,
+    Composition,
+    CompositionSettings,
+    Role,
+    all_compositions,
+    choose_composition,
+)
 from lodestone.config.profiles import PROFILES, find_profile
 from lodestone.config.settings import load_settings
 from lodestone.errors import ConfigurationError, UnknownNameError
@@ -120,3 +128,25 @@ def test_names_are_checked() -> None:
         choose_composition("shop", {}, EMBEDDED)
     with pytest.raises(UnknownNameError, match="modality"):
         choose_composition("default", {}, EMBEDDED).modality("sound")
+
+
+@pytest.mark.parametrize(
+    ("pictures", "begun", "kept"),
+    [
+        (0, False, False),
+        (FUSED_FROM // 2 - 1, False, False),
+        (FUSED_FROM // 2, False, True),
+        (FUSED_FROM - 1, False, True),
+        (FUSED_FROM, True, True),
+        (FUSED_UP_TO, True, True),
+        (FUSED_UP_TO + 1, False, True),
+    ],
+)
+def test_a_fused_index_is_begun_in_homes_of_some_sizes_and_stays_in_larger_and_half_as_small_ones(
+    pictures: int, begun: bool, kept: bool
+) -> None:
+    default = choose_composition("default", {}, EMBEDDED)
+    assert default.keeps_fused(pictures) is begun
+    assert default.keeps_fused(pictures, exists=True) is kept
+    for chosen in (True, False):
+        assert declared(fused=chosen).keeps_fused(pictures) is chosen

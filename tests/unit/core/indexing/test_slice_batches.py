@@ -219,3 +219,52 @@ def test_nothing_is_waited_for_where_nothing_would_be_lost(catalog: Catalog, tmp
     assert not stop.ask(KeyboardInterrupt())
     embed(catalog, tmp_path, Loading(), [], stop=stop)
     assert answers == [False] * SLICES
+
+
+@pytest.mark.parametrize(
+    ("deaths", "isolated"),
+    [([None], [True]), ([1], [False]), ([1, 1], [False, True]), ([1, None], [False, True])],
+    ids=["alone", "beside others", "beside others twice", "beside others and then alone"],
+)
+def test_a_slice_whose_worker_died_is_isolated_unless_another_may_be_to_blame(
+    catalog: Catalog, tmp_path: Path, deaths: list[int | None], isolated: list[bool]
+) -> None:
+    """A slice that was in flight with others is tried once more as it is; its last try is isolated in any case."""
+
+    class Dying(Workers):
+        def _receipt(self) -> SliceReceipt:
+            task = self.in_flight.popleft()
+            error = None
+            if task.slice_id == self.begun[1].slice_id and task.attempt <= len(deaths):
+                beside = deaths[task.attempt - 1]
+                error = WorkerDiedError("it died") if beside is None else WorkerDiedError("it died", beside=beside)
+            return SliceReceipt(task.slice_id, (), error=error, worker="w:1")
+
+    workers = Dying()
+    embed(catalog, tmp_path, workers, [], attempts=3)
+    tries = [task for task in workers.begun if task.slice_id == workers.begun[1].slice_id]
+    assert [task.isolate for task in tries] == [False, *isolated]
+
+
+def test_while_a_run_stops_only_the_pictures_of_slices_that_it_finishes_are_counted(catalog: Catalog, tmp_path: Path) -> None:
+    stop, events = StopRequest(), list[ProgressEvent]()
+
+    class Late(Workers):
+        def run(
+            self, tasks: Iterable[SliceTask], report_progress: SliceProgressCallback = ignore_progress
+        ) -> Iterator[SliceReceipt]:
+            for number, receipt in enumerate(super().run(tasks, report_progress), 1):
+                yield receipt
+                if number == 3:
+                    report_progress(self.in_flight[0].slice_id, 1)
+                    counted.append(events[-1].done)
+                    assert stop.ask(KeyboardInterrupt())
+                    report_progress(self.in_flight[1].slice_id, 1)  # which nobody waits for
+                    counted.append(events[-1].done)
+                    report_progress(self.in_flight[0].slice_id, 2)
+                    counted.append(events[-1].done)
+
+    counted: list[int] = []
+    with pytest.raises(KeyboardInterrupt):
+        embed(catalog, tmp_path, Late(), [], stop=stop, progress=events.append)
+    assert counted == [7, 7, 8]

@@ -586,3 +586,13 @@ def test_answers_to_queries_that_recur_are_kept_until_something_is_written(monke
     assert after == ask(recurring=False)
     matrix.put(PointBatch([nearest], POINTS.vectors[:1], [{}]))
     assert ask(recurring=True)[0][0][0] == nearest
+
+
+def test_a_kept_answer_cannot_be_changed_by_who_got_it() -> None:
+    matrix = filled()
+    query = VectorQuery(POINTS.vectors[0], 3, recurring=True)
+    for _ in range(2):
+        (answer,) = matrix.search([query], [query.vector])
+        assert answer is not None
+        with pytest.raises(ValueError, match="read-only"):
+            answer.scores[0] = 9.0

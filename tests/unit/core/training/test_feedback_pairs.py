@@ -10,10 +10,12 @@ import pytest
 
 from lodestone.config.compositions import DEFAULT_COMPOSITION, Role, choose_composition
 from lodestone.config.profiles import PROFILES
+from lodestone.errors import InvalidRequestError, NotFoundError
 from lodestone.query.composing.targets import OWN
 from lodestone.query_log.trace import Trace
 from lodestone.retrieval.fusion import WEIGHTED_SUM, FusedList
 from lodestone.retrieval.rescoring import ListSearch
+from lodestone.training import feedback_pairs
 from lodestone.training.feedback_pairs import _pair_of as pair_of
 
 OWN_VECTOR, COMPARED = np.array([0.6, 0.8], np.float32), np.array([1.0, 0.0], np.float32)
@@ -61,3 +63,21 @@ def test_without_edited_vectors_those_that_were_compared_are_the_pictures_own() 
     pair = pair_of(trace, frozenset({"right"}), COMPOSITION, {"bridge": "bridge-1"})
     assert pair is not None
     assert [vector == pytest.approx((0.5 * OWN_VECTOR).tolist()) for vector in pair.vectors.values()] == [True]
+
+
+def test_answers_without_a_right_picture_teach_nothing_and_forgotten_ones_are_counted(monkeypatch: pytest.MonkeyPatch) -> None:
+    trace = record(ListSearch("picture", "bridge", "bridge-1", 0.3, OWN_VECTOR))
+    judged = [("a", frozenset({"right"})), ("b", frozenset()), ("gone", frozenset({"right"}))]
+
+    def load(_: object, query_id: str) -> Trace:
+        if query_id == "gone":
+            raise NotFoundError("no such query", hint="")
+        return replace(trace, query_id=query_id)
+
+    monkeypatch.setattr(feedback_pairs, "load_trace", load)
+    monkeypatch.setattr(feedback_pairs, "judged_answers", lambda _: judged)
+    pairs, forgotten = feedback_pairs.pairs_of_feedback(None, COMPOSITION, {"bridge": "bridge-1"})  # type: ignore[arg-type]
+    assert (len(pairs), forgotten) == (1, 1)
+    judged.remove(("a", frozenset({"right"})))
+    with pytest.raises(InvalidRequestError, match="no recorded query"):
+        feedback_pairs.pairs_of_feedback(None, COMPOSITION, {"bridge": "bridge-1"})  # type: ignore[arg-type]

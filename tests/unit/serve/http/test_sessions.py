@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import time
 from collections.abc import AsyncIterator
 from pathlib import Path
 
@@ -226,3 +227,16 @@ def test_a_sealed_key_opens_for_a_week(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(time, "time", lambda: now + HOLDS_S + 60)
     with pytest.raises(UnauthorizedError, match="has ended"):
         sessions.open(value)
+
+
+async def test_a_session_holds_for_a_week_and_no_second_longer(services: WithKeys, http: httpx.AsyncClient) -> None:
+    answer = await http.post("/v1/session", headers={**OWN_PAGE, "Authorization": f"Bearer {new_key(services)}"})
+    assert "max-age=604800" in answer.headers["set-cookie"].casefold()
+    sessions, now = Sessions("token"), int(time.time())
+    for age, opens in ((0, True), (604_790, True), (604_810, False)):
+        value = sessions._box().encrypt_at_time(b"a-key", now - age).decode()
+        if opens:
+            assert sessions.open(value) == "a-key"
+        else:
+            with pytest.raises(UnauthorizedError):
+                sessions.open(value)

@@ -6,7 +6,7 @@ import string
 
 import pytest
 
-from lodestone.query.words.spelling import Lexicon, correct
+from lodestone.query.words.spelling import _NEXT_TO, Lexicon, correct
 from lodestone.text_encoders.english import english_counts, picture_words, words_of
 from lodestone.text_encoders.labels import imagenet_labels
 
@@ -91,3 +91,11 @@ def test_most_slips_of_one_letter_in_a_words_middle_are_undone(lexicon):
 def test_what_stands_between_the_words_stays(lexicon):
     text = "brwon, (dgos)  &  “mountan”!"
     assert re.sub(r"\w", "", correct(text, lexicon).text) == re.sub(r"\w", "", text)
+
+
+@pytest.mark.parametrize(
+    ("letter", "beside"),
+    [("s", "adqwezxc"), ("a", "sqwzx"), ("p", "ol"), ("q", "was"), ("l", "kiop"), ("z", "xas"), ("m", "nhjk")],
+)
+def test_keys_beside_a_letter_are_those_left_right_above_and_below(letter: str, beside: str) -> None:
+    assert _NEXT_TO[letter] == set(beside)
