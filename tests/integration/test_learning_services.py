@@ -128,6 +128,31 @@ async def test_unknown_pictures_in_feedback_are_told_and_change_nothing(http: ht
     assert result["before"] == result["after"]
 
 
+async def test_feedback_that_is_withdrawn_takes_its_tags_and_its_trust_along_and_nothing_else(http: httpx.AsyncClient) -> None:
+    words = "wavy lines on a wall"
+    one, other = await asked(http, words, guides=0), await asked(http, words, guides=0, topic="walls")
+    right, wrong = one["hits"][0]["image_id"], one["hits"][-1]["image_id"]
+    await http.post("/v1/tags", json={"image_ids": [right], "text": words})
+    said = {"query_id": one["query_id"], "relevant": [right], "irrelevant": [wrong]}
+    elsewhere = {**said, "query_id": other["query_id"], "relevant": [one["hits"][1]["image_id"]]}
+    given = (await http.post("/v1/feedback", json=said)).json()
+    assert (await http.post("/v1/feedback", json=elsewhere)).json()["applied"]
+
+    async def tags() -> set[tuple[str, str]]:
+        found = (await http.get("/v1/tags", params={"text": words})).json()["tags"]
+        return {(tag["image_id"], tag["source"]) for tag in found}
+
+    kept = {(right, "user"), (elsewhere["relevant"][0], "feedback")}
+    assert await tags() == kept | {(right, "feedback")}
+    assert not (await http.post("/v1/feedback/withdraw", json={**said, "irrelevant": []})).json()["applied"], "never given"
+    taken = (await http.post("/v1/feedback/withdraw", json=said)).json()
+    assert (taken["applied"], taken["topic"], taken["before"]) == (True, given["topic"], given["after"])
+    assert given["before"] | taken["after"] == given["before"], "neutral again"
+    assert await tags() == kept
+    assert not (await http.post("/v1/feedback/withdraw", json=said)).json()["applied"]
+    assert (await http.post("/v1/feedback", json=said)).json()["applied"], "what was withdrawn may be said again"
+
+
 async def test_a_tag_by_hand_is_found_and_taken_away(http: httpx.AsyncClient, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tag_delivery, "SHOWN_S", 180.0)  # a busy machine does not deliver within a quarter of a second
     image_id = (await asked(http, "anything", guides=0))["hits"][7]["image_id"]

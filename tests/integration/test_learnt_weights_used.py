@@ -40,15 +40,19 @@ async def test_composed_queries_use_learnt_weights(tmp_path: Path) -> None:
     write_pictures(tmp_path / "pictures", drawn=30)
     settings = home_settings(tmp_path / "home")
     index(settings, tmp_path / "pictures")
+    with Runtime.open(settings) as runtime:
+        composition = choose_composition("default", {}, runtime.configured)
+        names = [one.name for one in composition.modalities]
+        assert runtime.modality_weights(composition) == ModalityWeights.equal(names)
     before = await _ask(settings)
     assert all(len(parts) > 2 for parts in before)
     with Runtime.open(settings) as runtime:
-        names = [one.name for one in choose_composition("default", {}, runtime.configured).modalities]
         wanted = {"bridge-words": 0.9, "bridge-picture": 0.1}
         learnt = LearnedWeights("default", ModalityWeights({name: wanted.get(name, 0.0) for name in names}))
         learnt.save(runtime.home.artifacts)
         runtime.catalog.add_artifact(weights_kind("default"), learnt.version, learnt.path, {})
         runtime.catalog.activate_artifact(weights_kind("default"), learnt.version)
+        assert runtime.modality_weights(composition) == learnt.weights
     for parts in await _ask(settings):
         assert set(parts) == {("words", "bridge"), ("picture", "bridge")}
         assert parts["words", "bridge"] > parts["picture", "bridge"]
