@@ -596,3 +596,8 @@ def test_a_kept_answer_cannot_be_changed_by_who_got_it() -> None:
         assert answer is not None
         with pytest.raises(ValueError, match="read-only"):
             answer.scores[0] = 9.0
+
+
+@pytest.mark.parametrize(("rows", "at_once"), [(0, 64), (10, 64), (65_536, 64), (131_072, 32), (10_000_000, 16)])
+def test_as_many_vectors_are_multiplied_at_once_as_their_scores_leave_room_for(rows: int, at_once: int) -> None:
+    assert View((np.broadcast_to(np.float32(0), (rows, DIM)),), None, 1.0).at_once == at_once
