@@ -6,6 +6,7 @@ Credentials come from the environment, in the way of each library (environment v
 from __future__ import annotations
 
 import errno
+import math
 import os
 import stat
 import threading
@@ -15,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import parse_qsl, urlencode
 
 from lodestone.errors import InvalidRequestError
+from lodestone.files.bounds import changed_ns, held
 from lodestone.files.s3 import Pages, can_list, file_system
 from lodestone.files.tokens import object_token
 from lodestone.files.urls import Url, is_url
@@ -95,7 +97,7 @@ class FileSystems:
         status = os.stat(where)  # noqa: PTH116 - may hold surrogates
         if not stat.S_ISREG(status.st_mode):  # a folder, or a pipe or device that would be read without end
             raise FileNotFoundError(errno.ENOENT, "path does not exist: no regular file", where)
-        return Stat(status.st_size, status.st_mtime_ns)
+        return Stat(status.st_size, changed_ns(status))
 
 
 def allow_requests(count: int) -> None:
@@ -142,12 +144,12 @@ def stat_object(system: FileSystem, path: str) -> Stat:
     inner = fsspec_of(system)
     if inner is not None:
         facts = inner.info(path)
-        return Stat(int(facts.get("size") or 0), _time_ns(facts), version_of(facts))
+        return Stat(held(int(facts.get("size") or 0)), held(_time_ns(facts)), version_of(facts))
     info = system.get_file_info(path)
     if not info.is_file:
         raise FileNotFoundError(f"path does not exist: {path!r}")
     with system.open_input_file(path) as file:
-        return Stat(info.size, info.mtime_ns or 0, version_of(file.metadata() or {}))
+        return Stat(info.size, held(info.mtime_ns or 0), version_of(file.metadata() or {}))
 
 
 def version_of(metadata: dict[Any, Any]) -> str:
@@ -161,7 +163,7 @@ def _time_ns(facts: dict[str, Any]) -> int:
     time = next((facts[name] for name in _TIMES if facts.get(name)), 0)
     if isinstance(time, datetime):
         return int(time.timestamp()) * 1_000_000_000 + time.microsecond * 1000
-    return int(time * 1e9) if isinstance(time, (int, float)) else 0
+    return int(time * 1e9) if isinstance(time, (int, float)) and math.isfinite(time) else 0
 
 
 def _text(value: object) -> str:

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import parse_qsl
 
+from lodestone.files.bounds import held
 from lodestone.files.tokens import object_token
 
 if TYPE_CHECKING:
@@ -206,8 +207,8 @@ def _next_token(response: Mapping[str, Any], start: str) -> str:
 
 
 def _entry(row: Mapping[str, Any], prefix: str) -> Entry:
-    etag, size, changed = str(row.get("ETag") or "").strip('"'), int(row["Size"]), row["LastModified"]
-    mtime_ns = int(changed.timestamp()) * 1_000_000_000 + changed.microsecond * 1000
+    etag, size, changed = str(row.get("ETag") or "").strip('"'), held(int(row["Size"])), row["LastModified"]
+    mtime_ns = held(int(changed.timestamp()) * 1_000_000_000 + changed.microsecond * 1000)
     return Entry(row["Key"][len(prefix) :], False, size, mtime_ns, object_token(etag, size) if etag else "")
 
 

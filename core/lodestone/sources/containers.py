@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 from lodestone.catalog.records import Container
 from lodestone.errors import InvalidRequestError, ManifestChangedError, SourceError
 from lodestone.files.beneath import Enclosure, open_file
+from lodestone.files.bounds import changed_ns
 from lodestone.files.filesystems import FileSystems, Stat
 from lodestone.files.tokens import hash_bytes
 from lodestone.files.urls import Url, is_url
@@ -34,7 +35,7 @@ from lodestone.sources.locators import (
 from lodestone.sources.objects import list_objects
 from lodestone.sources.patterns import Pattern
 from lodestone.sources.rows import Rows, lance_refused, lance_version, open_rows, picture_bytes
-from lodestone.sources.tars import tar_pictures
+from lodestone.sources.tars import TarPlace, tar_pictures
 from lodestone.sources.trouble import Trouble, read_failure, source_error, trouble_of
 from lodestone.sources.uris import relative_path_of
 
@@ -43,6 +44,7 @@ if TYPE_CHECKING:
 
 _THREADS: Final = 16  # targets of a table's rows that are checked at once
 _BATCH: Final = 256
+_LONGEST_NAME: Final = 256  # characters of a row's name that its uri has
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,9 +144,11 @@ class ContainerSource(Source):
                     targets = file.position is None
                     yield file
             except SourceError as error:
-                code = str(error.details.get("reason", "unreadable"))
-                report(UnreadablePath(container.uri, container.where, error.message, code=code))
-                self.settled.incomplete.append(container.uri)
+                self._leave(container, error.message, str(error.details.get("reason", "unreadable")), report)
+                continue
+            except (ArithmeticError, LookupError, TypeError, ValueError, RecursionError) as error:
+                # Readers of archives and tables meet damage in more ways than they document. The others are still read.
+                self._leave(container, f"it cannot be read: {type(error).__name__}: {error}", "corrupt", report)
                 continue
             if self._stat(container.where) != container.stat:
                 raise ManifestChangedError(
@@ -153,6 +157,11 @@ class ContainerSource(Source):
                 )
             if not targets:  # the files that a table points at change without the table
                 self.settled.listed.append(Container("", container.uri, container.token, count))
+
+    def _leave(self, container: ContainerFile, message: str, code: str, report: Report) -> None:
+        """Report an archive or table that could not be read to its end; its known pictures are kept."""
+        report(UnreadablePath(container.uri, container.where, message, code=code))
+        self.settled.incomplete.append(container.uri)
 
     def covers(self, uri: str) -> bool:
         """Return whether the pattern selects the archive or table that the uri names."""
@@ -174,26 +183,27 @@ class ContainerSource(Source):
             return self._filesystems.look_at(where)
         with open_file(where, self._within) as file:
             status = os.fstat(file.fileno())
-            return Stat(status.st_size, status.st_mtime_ns)
+            return Stat(status.st_size, changed_ns(status))
 
     def _pictures(self, container: ContainerFile, report: Report) -> Iterator[FoundFile]:
         seen = Digests()
         try:
-            files = self._tar_pictures(container) if self._kind == TAR else self._table_pictures(container, report)
+            files = self._tar_pictures(container, report) if self._kind == TAR else self._table_pictures(container, report)
             for file in files:
                 if seen.add_if_new(file.uri):  # of a repeated name, the first one counts
                     yield file
         except OSError as error:
             raise source_error(error, _shown(container.where), doing="read") from error
 
-    def _tar_pictures(self, container: ContainerFile) -> Iterator[FoundFile]:
+    def _tar_pictures(self, container: ContainerFile, report: Report) -> Iterator[FoundFile]:
         if is_url(container.where):
             system, path = self._filesystems.at(Url.stored(container.where))
             stream: Any = system.open_input_stream(path, buffer_size=1 << 20)
         else:
             stream = open_file(container.where, self._within)
+        place = TarPlace(container.uri, container.where, container.stat.size, container.stat.mtime_ns)
         with stream:
-            yield from tar_pictures(stream, uri=container.uri, where=container.where, mtime_ns=container.stat.mtime_ns)
+            yield from tar_pictures(stream, place, report)
 
     def _table_pictures(self, container: ContainerFile, report: Report) -> Iterator[FoundFile]:
         rows = open_rows(container.where, self._filesystems, self._within)
@@ -290,7 +300,11 @@ def _values(rows: Rows) -> Iterator[tuple[int, Any, tuple[str, ...]]]:
 
 
 def _suffix(name: Any) -> str:  # noqa: ANN401 - a cell: text, a number or nothing
-    base = str(name if name is not None else "").replace("\\", "/").rstrip("/").rsplit("/", 1)[-1].strip()
+    base = (
+        str(name if name is not None else "").replace("\\", "/").rstrip("/").rsplit("/", 1)[-1].strip().replace("\0", "\ufffd")
+    )
+    if len(base) > _LONGEST_NAME:  # its beginning, and its end with the extension
+        base = f"{base[: _LONGEST_NAME // 2]}…{base[-_LONGEST_NAME // 2 + 1 :]}"
     return f"-{base}" if base else ""
 
 

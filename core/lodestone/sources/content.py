@@ -10,9 +10,14 @@ from typing import BinaryIO, Final
 
 from lodestone.errors import ImageError
 from lodestone.files.beneath import Enclosure, open_file
+from lodestone.files.tokens import hash_bytes
 from lodestone.imaging.failures import unreadable
+from lodestone.imaging.sniff import HEAD_BYTES
 
 _CHUNK_BYTES: Final = 1 << 20
+
+READ_WHOLE_BYTES: Final = 64 << 20
+"""Larger local files are hashed in pieces and decoded from the same open file, so that no thread holds all of one in memory."""
 
 
 def hash_file(path: str | os.PathLike[str], within: Enclosure | None = None) -> str:
@@ -30,6 +35,36 @@ def hash_file(path: str | os.PathLike[str], within: Enclosure | None = None) -> 
             return hash_stream(file)
     except OSError as error:
         raise unreadable(error) from error
+
+
+def content_of(path: str | os.PathLike[str], within: Enclosure | None = None) -> str:
+    """Return what identifies a file's content: its hash, or for a large file that is no picture a hash of how it begins.
+
+    So a disk image or a film with a picture's name is known by its first bytes, and is not read to its end.
+
+    Raises:
+        ImageError: The file cannot be read (reason "missing" or "unreadable").
+    """
+    try:
+        with open_file(path, within) as file:
+            size = os.fstat(file.fileno()).st_size
+            if size > READ_WHOLE_BYTES and refusal_of(head := file.read(HEAD_BYTES)) is not None:
+                return hash_bytes(b"no picture\0%d\0" % size + head)
+            file.seek(0)
+            return hash_stream(file)
+    except OSError as error:
+        raise unreadable(error) from error
+
+
+def refusal_of(head: bytes) -> ImageError | None:
+    """Return why a file that begins like this is no picture that can be decoded; None where it may be one."""
+    from lodestone.imaging.decode import supported_format
+
+    try:
+        supported_format(head)
+    except ImageError as error:
+        return error
+    return None
 
 
 def hash_stream(file: BinaryIO) -> str:

@@ -25,6 +25,7 @@ from typing import TYPE_CHECKING
 
 from lodestone.errors import InvalidRequestError, NotFoundError
 from lodestone.files.beneath import Enclosure, open_descriptor, status_of
+from lodestone.files.bounds import changed_ns
 from lodestone.files.tokens import hash_bytes
 from lodestone.imaging.failures import unreadable
 from lodestone.imaging.raw import RAW_EXTENSIONS
@@ -202,7 +203,7 @@ def _look_at(
 
 
 def _found(relative: str, path: str, status: os.stat_result) -> FoundFile:
-    return FoundFile(uri_of(relative), path, status.st_size, status.st_mtime_ns, (status.st_dev, status.st_ino))
+    return FoundFile(uri_of(relative), path, status.st_size, changed_ns(status), (status.st_dev, status.st_ino))
 
 
 def _ignore(_: UnreadablePath) -> None:

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import Final, Protocol
 
 from lodestone.errors import SourceError
+from lodestone.files.bounds import held
 from lodestone.files.filesystems import FileSystems
 from lodestone.files.s3 import Entry, Pages
 from lodestone.files.urls import Url
@@ -210,7 +211,12 @@ class _Whole:
             raise _nothing(self._start)
         # A key with two slashes is returned as the folder itself, which would be listed without end.
         return [
-            Entry("" if info.path.rstrip("/") == path else info.base_name, not info.is_file, info.size or 0, info.mtime_ns or 0)
+            Entry(
+                "" if info.path.rstrip("/") == path else info.base_name,
+                not info.is_file,
+                info.size or 0,
+                held(info.mtime_ns or 0),
+            )
             for info in infos
         ], ""
 

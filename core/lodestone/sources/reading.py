@@ -19,11 +19,13 @@ from tenacity import Retrying, retry_if_exception, stop_after_attempt, wait_rand
 
 from lodestone.errors import ImageError, ManifestChangedError
 from lodestone.files.beneath import Enclosure, open_file, status_of
+from lodestone.files.bounds import changed_ns
 from lodestone.files.filesystems import FileSystems, fsspec_of, stat_object, version_of
 from lodestone.files.tokens import hash_bytes, object_token
 from lodestone.files.urls import Url, is_url
 from lodestone.imaging.failures import FailureReason, image_error, unreadable
-from lodestone.sources.content import hash_file, hash_stream
+from lodestone.imaging.sniff import HEAD_BYTES
+from lodestone.sources.content import READ_WHOLE_BYTES, content_of, hash_stream, refusal_of
 from lodestone.sources.locators import Inside, inside
 from lodestone.sources.trouble import Trouble, read_failure, source_error, trouble_of
 
@@ -32,8 +34,6 @@ if TYPE_CHECKING:
 
     from lodestone.sources.base import FoundFile
 
-# Larger local files are hashed in pieces and decoded from the same open file, so that no thread holds all of one in memory.
-_READ_WHOLE_BYTES: Final = 64 << 20
 _MAX_BYTES: Final = 1 << 30  # largest picture that must be held in memory
 _ALL: Final = 1 << 62  # as many bytes as there are
 _T = TypeVar("_T")
@@ -119,7 +119,7 @@ class Reader:
         except OSError as error:
             raise unreadable(error) from error
         status = os.fstat(file.fileno())
-        if (status.st_size, status.st_mtime_ns) != (size, mtime_ns):
+        if (status.st_size, changed_ns(status)) != (size, mtime_ns):
             file.close()
             raise _changed()
         return file
@@ -156,7 +156,7 @@ class Reader:
             if file.token:
                 return file.token
             if not is_url(file.locator):
-                return hash_file(file.locator, within)
+                return content_of(file.locator, within)
             url = Url.stored(file.locator)
             try:
                 return _with_retries(lambda: self._filesystems.token(url))
@@ -231,7 +231,7 @@ class Reader:
 
     def _changed_at(self, where: str, within: Enclosure | None) -> int | None:
         try:
-            return self._filesystems.look_at(where).mtime_ns if within is None else status_of(where, within).st_mtime_ns
+            return self._filesystems.look_at(where).mtime_ns if within is None else changed_ns(status_of(where, within))
         except OSError:
             return None  # missing or unreachable: not what was planned either way
 
@@ -283,11 +283,14 @@ def _read_file(path: str, content: str, size: int, within: Enclosure | None) -> 
     try:
         with ExitStack() as stack:
             file = stack.enter_context(open_file(path, within))
-            if size <= _READ_WHOLE_BYTES:
+            if size <= READ_WHOLE_BYTES:
                 data = file.read(size + 1)  # a longer file is another one, however long it is
                 if hash_bytes(data) != content:
                     raise _changed()
                 return data
+            if (refusal := refusal_of(file.read(HEAD_BYTES))) is not None:  # see content_of: it was not hashed either
+                raise refusal
+            file.seek(0)
             if hash_stream(file) != content:
                 raise _changed()
             file.seek(0)

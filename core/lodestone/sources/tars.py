@@ -8,12 +8,14 @@ from __future__ import annotations
 
 import tarfile
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import PurePosixPath
 from typing import IO, Final
 
 from lodestone.errors import SourceError
+from lodestone.files.bounds import MOST
 from lodestone.files.tokens import hash_bytes
-from lodestone.sources.base import FoundFile
+from lodestone.sources.base import FoundFile, Report, UnreadablePath
 from lodestone.sources.captions import caption_lines
 from lodestone.sources.folders import is_picture_name
 from lodestone.sources.locators import TAR, Inside, uri_inside
@@ -22,66 +24,101 @@ from lodestone.sources.uris import uri_of
 _BUFFER_BYTES: Final = 1 << 20
 _MAX_TEXT_BYTES: Final = 256 << 10
 _TEXT: Final = ".txt"
+_MOST_BYTES: Final = 1 << 30  # of a picture, which is read whole
+_LONGEST_NAME: Final = 4096  # characters, as of a path
 
 
-def tar_pictures(stream: IO[bytes], *, uri: str, where: str, mtime_ns: int) -> Iterator[FoundFile]:
+@dataclass(frozen=True, slots=True)
+class TarPlace:
+    """An archive that is read.
+
+    Attributes:
+        uri: Uri of the archive inside its root.
+        where: Path or URL.
+        size: Size in bytes.
+        mtime_ns: Last change, nanoseconds since 1970-01-01T00:00:00Z.
+    """
+
+    uri: str
+    where: str
+    size: int
+    mtime_ns: int
+
+
+def tar_pictures(stream: IO[bytes], place: TarPlace, report: Report) -> Iterator[FoundFile]:
     """Yield the pictures of one archive, in its order.
 
     Args:
         stream: Read from its beginning to its end.
-        uri: Uri of the archive inside the root.
-        where: Path or URL of the archive.
-        mtime_ns: Last change of the archive, nanoseconds since the epoch.
+        place: The archive.
+        report: Called with each picture that the archive's headers make unreadable; the others are yielded.
 
     Raises:
         SourceError: it is no tar, is compressed, or ends too early. Pictures before the damage are yielded.
     """
     try:
         with tarfile.open(fileobj=stream, mode="r|", bufsize=_BUFFER_BYTES) as archive:
-            yield from _samples(archive, uri, where, mtime_ns)
+            yield from _samples(archive, place, report)
     except (tarfile.TarError, EOFError) as error:
         truncated = "end of" in str(error) or "truncated" in str(error)
         raise SourceError(
-            f"the archive {uri!r} is {'cut short' if truncated else 'no uncompressed tar'}: {error}",
+            f"the archive {place.uri!r} is {'cut short' if truncated else 'no uncompressed tar'}: {error}",
             hint="copy or write it again; compressed archives must be unpacked",
             reason="truncated" if truncated else "corrupt",
         ) from error
 
 
-def _samples(archive: tarfile.TarFile, uri: str, where: str, mtime_ns: int) -> Iterator[FoundFile]:
+def _samples(archive: tarfile.TarFile, place: TarPlace, report: Report) -> Iterator[FoundFile]:
     """Yield pictures sample by sample, after the sample's last file: its texts may follow its pictures."""
     key = ""
     held: list[tuple[str, int, int, str]] = []  # name, offset, size, hash
     texts: tuple[str, ...] = ()
     for member in archive:
         archive.members = []  # type: ignore[attr-defined]  # tarfile would keep them all
-        if not member.isreg():
+        if not member.isreg() and archive.offset <= place.size + tarfile.BLOCKSIZE:
             continue
-        name = member.name.removeprefix("./").lstrip("/")
+        name = member.name.removeprefix("./").lstrip("/").replace("\0", "\ufffd")
         if (member_key := _key(name)) != key:
-            yield from _found_files(held, texts, uri, where, mtime_ns)
+            yield from _found_files(held, texts, place)
             key, held, texts = member_key, [], ()
         base = PurePosixPath(name).name
-        if is_picture_name(base):
+        if is_picture_name(base) and (problem := _unusable(member, name, place.size)):
+            code, message = problem
+            report(UnreadablePath(uri_inside(place.uri, uri_of(name[:_LONGEST_NAME]), TAR), place.where, message, code=code))
+        elif is_picture_name(base):
             held.append((name, member.offset_data, member.size, hash_bytes(_content(archive, member))))
         elif base.lower().endswith(_TEXT) and member.size <= _MAX_TEXT_BYTES:
             texts = (*texts, *caption_lines(_content(archive, member)))
-    yield from _found_files(held, texts, uri, where, mtime_ns)
+        if archive.offset > place.size + tarfile.BLOCKSIZE:  # tarfile would read on for as many bytes as the header states
+            yield from _found_files(held, texts, place)
+            raise tarfile.ReadError(f"unexpected end of data: {name!r} ends behind the end of the archive")
+    yield from _found_files(held, texts, place)
 
 
-def _found_files(
-    held: list[tuple[str, int, int, str]], texts: tuple[str, ...], uri: str, where: str, mtime_ns: int
-) -> Iterator[FoundFile]:
+def _found_files(held: list[tuple[str, int, int, str]], texts: tuple[str, ...], place: TarPlace) -> Iterator[FoundFile]:
     for name, offset, size, content in held:
         yield FoundFile(
-            uri=uri_inside(uri, uri_of(name), TAR),
-            locator=str(Inside("tar", offset, where)),
+            uri=uri_inside(place.uri, uri_of(name), TAR),
+            locator=str(Inside("tar", offset, place.where)),
             size=size,
-            mtime_ns=mtime_ns,
+            mtime_ns=place.mtime_ns,
             token=content,
             position=offset,
             captions=texts,
         )
+
+
+def _unusable(member: tarfile.TarInfo, name: str, size: int) -> tuple[str, str] | None:
+    """Return code and message where a member's header says what no picture can be; None where it may be one."""
+    if member.issparse():
+        return "unsupported", "the archive holds it as a sparse file: write the archive without --sparse"
+    if member.size > size:
+        return "truncated", f"its header states {member.size:,} bytes; the whole archive has {size:,}"
+    if not 0 <= member.size <= _MOST_BYTES or not 0 <= member.offset_data <= MOST:
+        return "too_large", f"its header states {member.size:,} bytes; at most {_MOST_BYTES >> 20} MB are read"
+    if len(name) > _LONGEST_NAME:
+        return "unreadable", f"its name has {len(name):,} characters; at most {_LONGEST_NAME:,} are read"
+    return None
 
 
 def _content(archive: tarfile.TarFile, member: tarfile.TarInfo) -> bytes:

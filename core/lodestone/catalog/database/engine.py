@@ -22,7 +22,7 @@ from typing import Any, TypeVar
 from urllib.parse import quote
 
 from sqlalchemy import URL, Column, Connection, Engine, Row, Select, create_engine, event, make_url, text, tuple_
-from sqlalchemy.exc import ArgumentError, DBAPIError, NoSuchModuleError
+from sqlalchemy.exc import ArgumentError, DataError, DBAPIError, NoSuchModuleError
 from sqlalchemy.exc import TimeoutError as PoolTimeoutError
 from tenacity import RetryCallState, Retrying, retry_if_exception, stop_after_attempt, stop_after_delay, wait_random_exponential
 
@@ -42,6 +42,7 @@ _FILE_CONNECTIONS = 18  # all are kept: to open one takes longer than most reads
 # overlapped with this one, which then sees the key when it is run again.
 _CONFLICTS, _KEY_EXISTS = frozenset({"40001", "40P01"}), "23505"
 _KEY_ATTEMPTS = 3
+_REFUSED = ("22", "54")  # classes of SQLSTATE: a value that its column cannot hold; a row that is too long for an index
 _NO_TEXT = "cannot contain NUL"  # the driver's own words: it sends nothing, so the server has no code for it
 # Options of libpq: a server that vanishes without closing its connections (its machine lost power) is noticed within a minute.
 _POSTGRES = {
@@ -152,9 +153,14 @@ _NOT_WRITABLE = frozenset({sqlite3.SQLITE_READONLY, sqlite3.SQLITE_CANTOPEN})
 
 @contextmanager
 def translated_errors() -> Iterator[None]:
-    """Convert driver errors inside the block to `OutOfSpaceError`, `InvalidRequestError` or `CatalogError`."""
+    """Convert driver errors inside the block to `OutOfSpaceError`, `InvalidRequestError` or `CatalogError`.
+
+    `InvalidRequestError` says that a value is at fault, and that the same without it would have been written or found.
+    """
     try:
         yield
+    except (OverflowError, UnicodeEncodeError) as error:  # the drivers' own: they send nothing
+        raise _refused(error) from error
     except PoolTimeoutError as error:  # all connections wait for the lock that another process keeps
         raise CatalogError(
             "the catalog is busy: no connection was free in time",
@@ -173,6 +179,8 @@ def translated_errors() -> Iterator[None]:
             raise InvalidRequestError(
                 "PostgreSQL keeps no text that holds the character NUL", hint="leave the character out"
             ) from error
+        if isinstance(error, DataError) or str(getattr(cause, "sqlstate", None) or "").startswith(_REFUSED):
+            raise _refused(cause) from error
         if _is_locked(error):
             raise CatalogError(
                 f"another process kept the catalog locked for over {_BUSY_SECONDS} s",
@@ -195,6 +203,13 @@ def translated_errors() -> Iterator[None]:
             else "`lodestone doctor` checks the file; if it is damaged, restore a backup (`lodestone backup restore`) or, "
             "without one, run `lodestone catalog rebuild`",
         ) from error
+
+
+def _refused(cause: BaseException | None) -> InvalidRequestError:
+    return InvalidRequestError(
+        f"the catalog cannot hold a value: {(str(cause).strip().splitlines() or ['it is refused'])[0]}",
+        hint="whole numbers of 64 bits, and text of Unicode characters of at most some thousands, can be kept",
+    )
 
 
 def _stop(state: RetryCallState) -> bool:

@@ -9,6 +9,7 @@ unfinished, and its files are adopted. So the attempts of a run tell what it fin
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, Final
 
 import pyarrow as pa
@@ -17,8 +18,9 @@ from lodestone.catalog.catalog import Catalog
 from lodestone.catalog.embeddings.outcomes import PictureOutcome, RecordedSlice, SliceOutcome
 from lodestone.catalog.records import AttemptState, Receipt
 from lodestone.embeddings.slices import read_part
-from lodestone.errors import LodestoneError, WorkerDiedError
+from lodestone.errors import InvalidRequestError, LodestoneError, WorkerDiedError
 from lodestone.files.area import FileArea
+from lodestone.imaging.failures import FailureReason
 from lodestone.indexing.tasks import EMBEDDED_SOURCES, META_PART, SliceReceipt
 
 _COLUMNS: Final = PictureOutcome._fields
@@ -47,7 +49,20 @@ def record_slice(catalog: Catalog, embeddings: FileArea, receipt: SliceReceipt, 
         receipts=receipt.receipts,
         pictures=() if meta is None else _pictures(embeddings, meta),
     )
-    return catalog.record_outcome(outcome, sources=EMBEDDED_SOURCES)
+    try:
+        return catalog.record_outcome(outcome, sources=EMBEDDED_SOURCES)
+    except InvalidRequestError:
+        kept = replace(outcome, pictures=[_kept_or_failed(catalog, outcome, picture) for picture in outcome.pictures])
+        return catalog.record_outcome(kept, sources=EMBEDDED_SOURCES)
+
+
+def _kept_or_failed(catalog: Catalog, outcome: SliceOutcome, picture: PictureOutcome) -> PictureOutcome:
+    """Return what became of a picture, or its failure where the catalog refuses what its file states."""
+    try:
+        catalog.record_outcome(replace(outcome, pictures=(picture,), receipts=()), sources=EMBEDDED_SOURCES)
+    except InvalidRequestError as error:
+        return picture._replace(error_code=FailureReason.UNREADABLE.value, error_message=error.message)
+    return picture
 
 
 def _pictures(embeddings: FileArea, meta: Receipt) -> list[PictureOutcome]:

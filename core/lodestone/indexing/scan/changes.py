@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Final
 
 from lodestone.catalog.catalog import Catalog
-from lodestone.catalog.records import Failure, ImageRecord, ImageState, Root
+from lodestone.catalog.records import ImageRecord, ImageState, Root
 from lodestone.errors import ImageError, LodestoneError, ManifestChangedError, SourceError
 from lodestone.files.beneath import Boundaries
 from lodestone.indexing.faults import Faults
@@ -36,6 +36,7 @@ from lodestone.indexing.scan.move_detection import (
     touched,
 )
 from lodestone.indexing.scan.scan_scopes import distinct
+from lodestone.indexing.scan.scan_writer import ScanWriter
 from lodestone.indexing.scan.scope import ScanScope
 from lodestone.indexing.scan.tally import Changes, all_denied
 from lodestone.sources.base import FoundFile, UnreadablePath
@@ -77,8 +78,10 @@ class ChangeFinder:
     _denied: int = 0
     _readable: int = 0
     _exchanges: Exchanges = field(init=False)
+    _writer: ScanWriter = field(init=False)
 
     def __post_init__(self) -> None:
+        self._writer = ScanWriter(self.catalog, self.run_id, self.changes.counts)
         self._exchanges = Exchanges(self.catalog, since=cut_short_since(self.catalog, self.run_id))
 
     def update(self, scopes: Sequence[ScanScope], meter: Meter, expect: Callable[[int], None]) -> None:
@@ -143,13 +146,13 @@ class ChangeFinder:
             return iter(())
         if scope.source is not None:
             return scope.source.items(
-                lambda found: self._record_failure(scope.root, found.uri, found.code, found.message), reread=self.retry_failed
+                lambda found: self._writer.fail(scope.root, found.uri, found.code, found.message), reread=self.retry_failed
             )
 
         def report(unreadable: UnreadablePath) -> None:
             relative = relative_path_of(unreadable.uri)
             uri = uri_of(f"{scope.prefix}/{relative}" if scope.prefix else relative)
-            self._record_failure(scope.root, uri, "unreadable", unreadable.message)
+            self._writer.fail(scope.root, uri, "unreadable", unreadable.message)
 
         found = discover(
             scope.path,
@@ -233,7 +236,7 @@ class ChangeFinder:
                 failed += 1
                 self._denied += result.details.get("reason") == "denied"
                 self.changes.counts["unreadable"] += 1
-                self._record_failure(
+                self._writer.fail(
                     scope.root, uri, str(result.details.get("reason", result.code)), result.message, known.get(uri)
                 )
             else:
@@ -243,12 +246,14 @@ class ChangeFinder:
         new = self._decide(scope, hashed, known, updates)
         before = {image.image_id: image.hash for image in known.values()}
         edited = [i for i, new in updates.items() if before.get(i, new.hash) != new.hash]
-        self.catalog.update_images(list(updates.values()), edited=edited)
-        self.catalog.add_images(new)
-        living = {image.uri: image for image in (*known.values(), *updates.values(), *new)}
+        refused = self._writer.store(scope.root, updates, new, edited)
+        failed += len(refused)
+        living = {image.uri: image for image in (*known.values(), *updates.values(), *new) if image.image_id not in refused}
         waiting = {altered.uri for altered in self._exchanges.waiting[waited:]}
-        self.recaptioner.compare(
-            [(living[uri], found) for uri, found in zip(uris, batch, strict=True) if uri in living and uri not in waiting]
+        self._writer.recaption(
+            self.recaptioner,
+            scope.root,
+            [(living[uri], found) for uri, found in zip(uris, batch, strict=True) if uri in living and uri not in waiting],
         )
         return failed
 
@@ -335,22 +340,20 @@ class ChangeFinder:
                 file.uri: (file.uri, file.found, file.content) for file in outcome.fresh if file.root.root_id == root.root_id
             }
             minted = self._mint(root, list(fresh.values()))
-            self.catalog.add_images(minted)
-            files += [(image, fresh[image.uri][1]) for image in minted]
+            refused = self._writer.store(root, {}, minted, ())
+            files += [(image, fresh[image.uri][1]) for image in minted if image.image_id not in refused]
         for start in range(0, len(files), BATCH):
-            self.recaptioner.compare(files[start : start + BATCH])
+            part = files[start : start + BATCH]
+            for root_id in dict.fromkeys(image.root_id for image, _ in part):
+                self._writer.recaption(
+                    self.recaptioner, self.catalog.root(root_id), [pair for pair in part if pair[0].root_id == root_id]
+                )
         counts["moved"] += outcome.moved
         counts["changed"] += len(outcome.edited)
         counts["new"] -= outcome.unmade
         counts["unchanged"] -= outcome.recognised
         counts["gone"] += len(outcome.lost) - outcome.unmade - outcome.recognised
         self.changes.left.update(outcome.left)
-
-    def _record_failure(self, root: Root, uri: str, code: str, message: str, image: ImageRecord | None = None) -> None:
-        self.catalog.add_failures(
-            [Failure(self.run_id, root.root_id, uri, code, message, image_id=image.image_id if image else None)]
-        )
-        self.changes.counts["failures"] += 1
 
 
 def _same_stat(image: ImageRecord, found: FoundFile) -> bool:

@@ -24,7 +24,7 @@ from lodestone.indexing.scan.mounts import Mounts, vanished
 from lodestone.indexing.scan.move_detection import put
 from lodestone.indexing.scan.scan_scopes import Candidate
 from lodestone.sources.base import FoundFile
-from lodestone.sources.content import hash_file
+from lodestone.sources.content import content_of
 from lodestone.sources.locators import FOLDER
 from lodestone.sources.uris import path_of, relative_path_of, uri_of
 
@@ -209,7 +209,7 @@ def _has(folder: Path, image: ImageRecord, within: Enclosure | None) -> bool:
 
 def _is_content(folder: Path, image: ImageRecord, within: Enclosure | None) -> bool:
     try:
-        return hash_file(path_of(folder, image.uri), within) == image.hash
+        return content_of(path_of(folder, image.uri), within) == image.hash
     except ImageError:
         return False
 

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Final, Literal
 
 from lodestone.catalog.records import ImageRecord, ImageState, Root, SliceRecord
 from lodestone.errors import CollectionDamagedError, EmbeddingsDamagedError, LodestoneError, StoreError
+from lodestone.files.bounds import changed_ns
 from lodestone.indexing.progress import silent
 from lodestone.indexing.scan import mounts
 from lodestone.indexing.scan.mounts import Mounts
@@ -226,7 +227,7 @@ def _file_state(folder: Path, image: ImageRecord, disks: Mounts) -> str:
         return "vanished" if disks.missing(path) is None else "away"
     except OSError:
         return "unknown"  # a file that cannot be examined has neither vanished nor changed
-    return "same" if (status.st_size, status.st_mtime_ns) == (image.size, image.mtime_ns) else "changed"
+    return "same" if (status.st_size, changed_ns(status)) == (image.size, image.mtime_ns) else "changed"
 
 
 def _sample(catalog: Catalog, root: Root) -> Iterator[ImageRecord]:

@@ -95,7 +95,7 @@ def test_a_file_swapped_for_a_link_after_the_listing_is_neither_hashed_nor_read(
 
 
 def test_a_large_file_is_decoded_from_what_was_hashed(photos: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(reading, "_READ_WHOLE_BYTES", 10)
+    monkeypatch.setattr(reading, "READ_WHOLE_BYTES", 10)
     content = hash_bytes(PICTURE)
     source = Reader().read(str(photos / "a.jpg"), content=content, size=len(PICTURE), mtime_ns=0)
     (photos / "a.jpg").unlink()
