@@ -264,6 +264,10 @@ def print_report(console: Console, report: IndexReport) -> None:
         )
     if failed:
         console.print(f"[yellow]{counted(failed, 'file')} could not be used[/]: lodestone status --failures")
+    if report.left_out:
+        from lodestone.sources.exclusion import counted as in_words
+
+        console.print(f"left out: {in_words(report.left_out)}", style="dim")
     for warning in report.warnings:
         console.print(f"[yellow]note:[/] {escape(printable(warning))}")
     for problem in report.problems:

@@ -69,10 +69,11 @@ def watch(
 def _watch(context: CommandContext) -> None:
     from lodestone.directories.child_queue import ChildQueue
     from lodestone.directories.watch import DirectoryWatcher
+    from lodestone.sources.boundaries import boundaries_of
 
     settings = context.loaded.settings
     queue = ChildQueue(settings, partial(_synchronise, settings))
-    watcher = DirectoryWatcher(lambda: _watched(context), queue.submit)
+    watcher = DirectoryWatcher(lambda: _watched(context), queue.submit, boundaries=boundaries_of(settings))
     watcher.start()
     reported: set[str] = set()
     try:

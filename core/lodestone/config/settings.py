@@ -80,6 +80,12 @@ class IndexSettings(_Section):
     thumbnail_px: int = Field(320, ge=16, le=4096, description="Longer side of thumbnails, pixels.")
     max_decoded_mb: int = Field(512, ge=1, description="A picture that needs more memory once decoded becomes a failure row.")
     follow_symlinks: bool = True
+    exclude: list[str] = Field(
+        default_factory=list, description="Patterns of files and folders to leave out, as in a .gitignore, for every directory."
+    )
+    system_folders: bool = Field(
+        False, description="Also index recycle bins, snapshots, and previews that other programs keep."
+    )
 
     @model_validator(mode="after")
     def _decoded_in_one_place(self) -> Self:

@@ -12,56 +12,68 @@ from pathlib import Path
 from typing import Final
 
 from lodestone.directories.queue import outermost
-from lodestone.sources.folders import SKIPPED_FOLDERS, discover, is_picture_name
+from lodestone.sources.exclusion import CONTROL_FILES, Exclusion
+from lodestone.sources.folders import discover, is_picture_name
 
 BURST: Final = 500  # with more changed paths than this, the whole directory is scanned
 _UNFINISHED: Final = ("~", ".tmp", ".part", ".partial", ".crdownload", ".download")  # what browsers and tools still write to
 _SIDECAR: Final = ".txt"
 
 
-def concerns(root: Path, path: Path) -> bool:
-    """Return whether a change at `path` can matter to the pictures below `root`: it is neither hidden nor unfinished."""
+def concerns(root: Path, path: Path, exclusion: Exclusion | None = None) -> bool:
+    """Return whether a change at `path` can matter to the pictures below `root`.
+
+    It is neither hidden, nor unfinished, nor left out by the exclusion; or it decides itself about what is left out.
+    """
     try:
         parts = path.relative_to(root).parts
     except ValueError:
         return False
-    if any(part.startswith(".") or part in SKIPPED_FOLDERS for part in parts):
+    exclusion = exclusion or Exclusion(str(root))
+    if any(part.startswith(".") for part in parts[:-1]):
         return False
-    return not path.name.lower().endswith(_UNFINISHED)
+    if path.name in CONTROL_FILES:  # its folder may be left out by it, so the folder around is asked
+        return not exclusion.of("/".join(parts[:-2])).reason
+    if path.name.startswith(".") or path.name.lower().endswith(_UNFINISHED):
+        return False
+    return not exclusion.leaves_out("/".join(parts))
 
 
-def to_index(root: Path, changed: Iterable[Path], *, burst: int = BURST) -> tuple[str, ...]:
+def to_index(root: Path, changed: Iterable[Path], *, burst: int = BURST, exclusion: Exclusion | None = None) -> tuple[str, ...]:
     """Return what to index for paths below `root` that changed; empty when indexing cannot help.
 
     The disk is read. For a folder without pictures, the nearest folder around it that has some is scanned. Where the whole
     directory has none, nothing is returned: its indexed pictures stay until it is removed.
     """
-    paths = [path for path in dict.fromkeys(changed) if concerns(root, path)]
+    exclusion = exclusion or Exclusion(str(root))
+    paths = [path for path in dict.fromkeys(changed) if concerns(root, path, exclusion)]
     if len(paths) > burst:
-        return (str(root),) if _has_pictures(root) else ()
+        return (str(root),) if _has_pictures(root, root, exclusion) else ()
     wanted: dict[Path, None] = {}
     for path in paths:
-        scope = _scope(root, path)
+        scope = _scope(root, path, exclusion)
         if scope is not None:
             wanted[scope] = None
     return outermost([str(path) for path in wanted])
 
 
-def _scope(root: Path, path: Path) -> Path | None:
+def _scope(root: Path, path: Path, exclusion: Exclusion) -> Path | None:
     if path.is_dir():
-        return path if _has_pictures(path) else None
+        return path if _has_pictures(path, root, exclusion) else None
     if is_picture_name(path.name) and path.exists():
         return path
-    if path.exists() and path.suffix.lower() != _SIDECAR:
+    if path.exists() and path.suffix.lower() != _SIDECAR and path.name not in CONTROL_FILES:
         return None
     folder = path.parent
-    while folder != root and not _has_pictures(folder):
+    while folder != root and not _has_pictures(folder, root, exclusion):
         folder = folder.parent
-    return folder if _has_pictures(folder) else None
+    return folder if _has_pictures(folder, root, exclusion) else None
 
 
-def _has_pictures(folder: Path) -> bool:
+def _has_pictures(folder: Path, root: Path, exclusion: Exclusion) -> bool:
+    prefix = "" if folder == root else folder.relative_to(root).as_posix()
     try:
-        return next(discover(folder), None) is not None if os.path.isdir(folder) else False  # noqa: PTH112
+        found = discover(folder, exclusion=exclusion, prefix=prefix) if os.path.isdir(folder) else iter(())  # noqa: PTH112
+        return next(found, None) is not None
     except OSError:
         return False

@@ -11,7 +11,7 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -20,6 +20,9 @@ from lodestone.catalog.records import Root
 from lodestone.directories.changes import concerns, to_index
 from lodestone.directories.queue import IndexOrder
 from lodestone.errors import LodestoneError
+from lodestone.files.beneath import Boundaries
+from lodestone.sources.base import FoundFile
+from lodestone.sources.exclusion import Exclusion
 from lodestone.sources.folders import discover
 
 _STEP_MS: Final = 100
@@ -53,14 +56,21 @@ class DirectoryWatcher:
         watched: Returns the directories to watch, each with the name of its corpus; called repeatedly.
         submit: Accepts orders without blocking; called in threads of the watcher.
         patience: Delays before changes are ordered.
+        boundaries: What the settings leave out; None for what is left out everywhere.
     """
 
     def __init__(
-        self, watched: Callable[[], Sequence[tuple[Root, str]]], submit: Submit, *, patience: WatchDelays | None = None
+        self,
+        watched: Callable[[], Sequence[tuple[Root, str]]],
+        submit: Submit,
+        *,
+        patience: WatchDelays | None = None,
+        boundaries: Boundaries | None = None,
     ) -> None:
         self._watched = watched
         self._submit = submit
         self._patience = patience or WatchDelays()
+        self._boundaries = boundaries or Boundaries()
         self._stop = threading.Event()
         self._watches: dict[str, _Watch] = {}  # by path
         self._thread: threading.Thread | None = None
@@ -100,19 +110,21 @@ class DirectoryWatcher:
         for path, (root, corpus) in wanted.items():
             former = self._watches.get(path)
             if (former is None or not former.is_alive()) and Path(path).is_dir():
-                self._watches[path] = _Watch(Path(root.path), corpus, self._submit, self._patience)
+                exclusion = Exclusion(root.path, self._boundaries)
+                self._watches[path] = _Watch(Path(root.path), corpus, self._submit, self._patience, exclusion)
                 self._watches[path].start()
 
 
 class _Watch(threading.Thread):
     """Watches one folder; ends when it is stopped, or when the folder vanishes."""
 
-    def __init__(self, folder: Path, corpus: str, submit: Submit, patience: WatchDelays) -> None:
+    def __init__(self, folder: Path, corpus: str, submit: Submit, patience: WatchDelays, exclusion: Exclusion) -> None:
         super().__init__(name=f"lodestone-watch-{folder.name}", daemon=True)
         self.stop = threading.Event()
         self.ready = threading.Event()
         self._folder = folder
         self._corpus = corpus
+        self._exclusion = exclusion
         self._submit = submit
         self._patience = patience
 
@@ -144,7 +156,7 @@ class _Watch(threading.Thread):
         inode, last_digest = _inode(self._folder), None
         while _inode(self._folder) == inode:
             try:
-                digest = sum(hash((file.uri, file.size, file.mtime_ns)) for file in discover(self._folder))
+                digest = sum(hash((file.uri, file.size, file.mtime_ns)) for file in self._listed())
             except LodestoneError:
                 return
             if digest != last_digest:
@@ -153,6 +165,10 @@ class _Watch(threading.Thread):
             self.ready.set()
             if self.stop.wait(_POLL_MS / 1000):
                 return
+
+    def _listed(self) -> Iterator[FoundFile]:
+        self._exclusion.forget()
+        return discover(self._folder, exclusion=self._exclusion)
 
     def _watch(self, *, polling: bool) -> None:
         import watchfiles
@@ -179,12 +195,14 @@ class _Watch(threading.Thread):
             if not self.ready.is_set():  # from here on the system sends events
                 self.ready.set()
                 self._order((str(self._folder),))
-            changed_paths = {path for _, name in batch if concerns(self._folder, path := Path(name))}
+            if batch:
+                self._exclusion.forget()
+            changed_paths = {path for _, name in batch if concerns(self._folder, path := Path(name), self._exclusion)}
             if changed_paths:
                 first, last = (now if not pending else first), now
                 pending |= changed_paths
             if pending and (now - last >= self._patience.quiet or now - first >= self._patience.longest):
-                self._order(to_index(self._folder, pending))
+                self._order(to_index(self._folder, pending, exclusion=self._exclusion))
                 pending = set()
             if _inode(self._folder) != inode:
                 return

@@ -48,15 +48,21 @@ class Enclosure:
 
 @dataclass(frozen=True, slots=True)
 class Boundaries:
-    """The folders that hold what their corpora may show, and whether links are followed at all.
+    """What the settings let be listed and opened: folders that hold it, links, and what is left out.
 
     Attributes:
         folders: Absolute paths (`serve.index_folders`).
         follow_symlinks: `index.follow_symlinks`.
+        exclude: Patterns of what is left out (`index.exclude`), in gitignore's syntax, relative to each directory.
+        system_folders: Whether recycle bins, snapshots and previews of other programs are listed too.
+        own: Folders of this home, which hold thumbnails and are never listed.
     """
 
     folders: tuple[str, ...] = ()
     follow_symlinks: bool = True
+    exclude: tuple[str, ...] = ()
+    system_folders: bool = False
+    own: tuple[str, ...] = ()
 
     def around(self, root: str, *, is_folder: bool = True) -> Enclosure | None:
         """Return the enclosure of a root; None where everything may be opened.

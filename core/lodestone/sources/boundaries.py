@@ -15,9 +15,17 @@ if TYPE_CHECKING:
 
 
 def boundaries_of(settings: Settings) -> Boundaries:
-    """Return the boundaries that the settings draw: `serve.index_folders`, and `index.follow_symlinks`."""
+    """Return the boundaries that the settings draw: `serve.index_folders`, and what `index` says of links and exclusions."""
     folders = {os.path.abspath(folder) for folder in settings.serve.index_folders.values()}  # noqa: PTH100 - text
-    return Boundaries(tuple(sorted(folders)), settings.index.follow_symlinks)
+    index = settings.index
+    places = (settings.home, index.embeddings, index.thumbnails, settings.models.cache)
+    return Boundaries(
+        tuple(sorted(folders)),
+        index.follow_symlinks,
+        exclude=tuple(index.exclude),
+        system_folders=index.system_folders,
+        own=tuple(os.path.abspath(place) for place in places if place is not None and not is_url(str(place))),  # noqa: PTH100
+    )
 
 
 def enclosure_of(root: Root, boundaries: Boundaries) -> Enclosure | None:

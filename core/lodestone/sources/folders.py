@@ -5,9 +5,9 @@ without ever looping, and reports unreadable files and folders instead of stoppi
 
 Inside an enclosure (files/beneath.py), links are followed only to places inside it; the others are reported.
 
-Skipped, and not counted as failures: names that begin with "." (hidden by custom), the folders in `SKIPPED_FOLDERS`, files
-whose extension is no picture's (sidecars, videos), broken links, sockets, pipes and devices. A file that has a picture's
-extension and other content becomes a failure when it is decoded.
+Skipped, and not counted as failures: names that begin with "." (hidden by custom), what exclusion.py leaves out, files whose
+extension is no picture's (sidecars, videos), broken links, sockets, pipes and devices. A file that has a picture's extension
+and other content becomes a failure when it is decoded.
 """
 
 from __future__ import annotations
@@ -31,6 +31,7 @@ from lodestone.imaging.failures import unreadable
 from lodestone.imaging.raw import RAW_EXTENSIONS
 from lodestone.sources.base import FoundFile, Inode, UnreadablePath
 from lodestone.sources.content import hash_file, hash_files
+from lodestone.sources.exclusion import Exclusion, FolderRules
 from lodestone.sources.uris import uri_of
 
 __all__ = ["FoundFile", "Inode", "UnreadablePath", "discover", "hash_bytes", "hash_file", "hash_files", "is_picture_name"]
@@ -45,9 +46,6 @@ PICTURE_EXTENSIONS = (
     | frozenset({".heic", ".heif", ".hif", ".avif", ".avifs"})
     | RAW_EXTENSIONS
 )
-
-# Folders of derived pictures that cataloguing tools leave among the originals: Synology's and QNAP's thumbnails.
-SKIPPED_FOLDERS = frozenset({"@eaDir", ".@__thumb"})
 
 _HELD = 10_000  # most names of one folder in memory
 
@@ -69,6 +67,8 @@ def discover(
     on_unreadable: Callable[[UnreadablePath], None] | None = None,
     skip: Collection[Inode] = (),
     within: Enclosure | None = None,
+    exclusion: Exclusion | None = None,
+    prefix: str = "",
 ) -> Iterator[FoundFile]:
     """Yield the picture files below `root`, folder by folder, each folder's files before its sub-folders, in code point order.
 
@@ -84,6 +84,8 @@ def discover(
         on_unreadable: Called with each folder or file that cannot be read; the walk goes on.
         skip: Folders below `root` to leave out, by whatever path they are reached.
         within: The folder that everything must lie in; None for none. Links out of it are reported.
+        exclusion: What is left out; None for what is left out everywhere. It counts what it leaves out.
+        prefix: Path of `root` below the folder where the exclusion begins.
 
     Raises:
         NotFoundError: `root` does not exist. Raised at the call, not at the first step.
@@ -94,7 +96,9 @@ def discover(
     try:
         status = status_of(base, within)
         if stat.S_ISREG(status.st_mode):
-            return iter((_found(base.name, str(base), status),))
+            rules = exclusion or Exclusion(str(base.parent), within=within)
+            is_out = rules.leaves_out(prefix or base.name)
+            return iter(() if is_out else (_found(base.name, str(base), status),))
         if not stat.S_ISDIR(status.st_mode):  # a pipe would block for ever, and a device would never end
             raise InvalidRequestError(f"neither a folder nor a file: {root}", hint="give a folder with pictures, or a picture")
         _listing(str(base), within).close()
@@ -103,7 +107,8 @@ def discover(
     except OSError as error:
         raise unreadable(error) from error
     top = _Folder(str(base), "", (status.st_dev, status.st_ino))
-    return _walk(top, follow_symlinks, on_unreadable or _ignore, skip, within)
+    exclusion = exclusion or Exclusion(str(base), within=within)
+    return _Walk(top, follow_symlinks, on_unreadable or _ignore, within, exclusion, prefix).files(skip)
 
 
 def is_picture_name(name: str) -> bool:
@@ -111,48 +116,80 @@ def is_picture_name(name: str) -> bool:
     return not name.startswith(".") and os.path.splitext(name)[1].lower() in PICTURE_EXTENSIONS  # noqa: PTH122
 
 
-def _walk(
-    root: _Folder,
-    follow_symlinks: bool,
-    report: Callable[[UnreadablePath], None],
-    skip: Collection[Inode],
-    within: Enclosure | None,
-) -> Iterator[FoundFile]:
-    visited = set(skip) - {root.identity}  # a skipped link may lead to the root itself
-    links: deque[_Folder] = deque()
-    stack = [root]
-    while stack or links:
-        folder = stack.pop() if stack else links.popleft()
-        if folder.identity in visited:
-            continue
-        visited.add(folder.identity)
-        folders: list[_Folder] = []
-        for entry in _entries(folder, report, within):
-            if entry.name.startswith(".") or entry.name in SKIPPED_FOLDERS:
+@dataclass(frozen=True, slots=True)
+class _Walk:
+    """A walk below one folder; its attributes are the arguments of `discover`."""
+
+    top: _Folder
+    follow_symlinks: bool
+    report: Callable[[UnreadablePath], None]
+    within: Enclosure | None
+    exclusion: Exclusion
+    prefix: str
+
+    def files(self, skip: Collection[Inode]) -> Iterator[FoundFile]:
+        visited = set(skip) - {self.top.identity}  # a skipped link may lead to the root itself
+        links: deque[_Folder] = deque()
+        stack = [self.top]
+        while stack or links:
+            folder = stack.pop() if stack else links.popleft()
+            if folder.identity in visited:
                 continue
-            relative = f"{folder.relative}/{entry.name}" if folder.relative else entry.name
-            path = os.path.join(folder.path, entry.name)  # noqa: PTH118 - many files
-            try:
-                file_or_folder = _look_at(entry, path, relative, follow_symlinks, within)
-            except OSError as error:
-                if error.errno in _NOT_THERE:
-                    continue
-                report(UnreadablePath(uri_of(relative), Path(path), error.strerror or str(error)))
+            visited.add(folder.identity)
+            folders: list[_Folder] = []
+            for file_or_folder in self._listed(folder):
+                if isinstance(file_or_folder, FoundFile):
+                    yield file_or_folder
+                else:
+                    (links if file_or_folder.is_link else folders).append(file_or_folder)
+            stack.extend(reversed(folders))
+
+    def _listed(self, folder: _Folder) -> Iterator[FoundFile | _Folder]:
+        place = f"{self.prefix}/{folder.relative}".rstrip("/") if self.prefix else folder.relative
+        rules: FolderRules | None = None
+        for entry, names in _entries(folder, self.report, self.within):
+            if rules is None:
+                rules = self.exclusion.of(place, names)
+                if rules.reason:
+                    self.exclusion.counts[rules.reason] += 1
+                    return
+            if entry.name.startswith("."):
                 continue
-            if isinstance(file_or_folder, FoundFile):
+            file_or_folder = self._looked_at(folder, entry)
+            if file_or_folder is None:
+                continue
+            inside = f"{place}/{entry.name}" if place else entry.name
+            kind = self.exclusion.left_out(rules, inside, is_folder=isinstance(file_or_folder, _Folder))
+            if kind:
+                self.exclusion.counts[kind] += 1
+            else:
                 yield file_or_folder
-            elif file_or_folder is not None:
-                (links if file_or_folder.is_link else folders).append(file_or_folder)
-        stack.extend(reversed(folders))
+
+    def _looked_at(self, folder: _Folder, entry: os.DirEntry[str]) -> FoundFile | _Folder | None:
+        relative = f"{folder.relative}/{entry.name}" if folder.relative else entry.name
+        path = os.path.join(folder.path, entry.name)  # noqa: PTH118 - many files
+        try:
+            return _look_at(entry, path, relative, self.follow_symlinks, self.within)
+        except OSError as error:
+            if error.errno not in _NOT_THERE:
+                self.report(UnreadablePath(uri_of(relative), Path(path), error.strerror or str(error)))
+            return None
 
 
-def _entries(folder: _Folder, report: Callable[[UnreadablePath], None], within: Enclosure | None) -> Iterator[os.DirEntry[str]]:
-    """Yield a folder's entries, sorted in chunks of `_HELD`: an entry whose status was read takes 900 bytes."""
+def _entries(
+    folder: _Folder, report: Callable[[UnreadablePath], None], within: Enclosure | None
+) -> Iterator[tuple[os.DirEntry[str], Collection[str] | None]]:
+    """Yield a folder's entries, sorted in chunks of `_HELD`: an entry whose status was read takes 900 bytes.
+
+    With each comes the set of all names of the folder, or None where it has more than one chunk of them.
+    """
     try:
         with closing(_listing(folder.path, within)) as opened:
             listing = iter(opened)
+            names: Collection[str] | None = None
             while chunk := sorted(islice(listing, _HELD), key=lambda entry: entry.name):
-                yield from chunk
+                names = frozenset(entry.name for entry in chunk) if len(chunk) < _HELD else None
+                yield from ((entry, names) for entry in chunk)
     except OSError as error:
         report(UnreadablePath(uri_of(folder.relative), Path(folder.path), error.strerror or str(error)))
 

@@ -18,7 +18,8 @@ from lodestone.files.filesystems import FileSystems
 from lodestone.files.s3 import Entry, Pages
 from lodestone.files.urls import Url
 from lodestone.sources.base import FoundFile, Report, Settled, Source, UnreadablePath
-from lodestone.sources.folders import SKIPPED_FOLDERS, is_picture_name
+from lodestone.sources.exclusion import kind_of_folder
+from lodestone.sources.folders import is_picture_name
 from lodestone.sources.patterns import Pattern
 from lodestone.sources.trouble import Trouble, source_error, trouble_of
 from lodestone.sources.uris import uri_of
@@ -135,7 +136,11 @@ def list_objects(
                 entries, next_token = future.result()
                 if next_token:
                     waiting.append((folder, next_token))
-                visible = [entry for entry in entries if not entry.name.startswith(".") and entry.name not in SKIPPED_FOLDERS]
+                visible = [
+                    entry
+                    for entry in entries
+                    if not entry.name.startswith(".") and not (entry.is_folder and kind_of_folder(f"{folder}{entry.name}"))
+                ]
                 if depth is None or folder.count("/") < depth:
                     waiting.extend(
                         (f"{folder}{entry.name}/", "") for entry in reversed(visible) if entry.is_folder and entry.name

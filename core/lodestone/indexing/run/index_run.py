@@ -149,6 +149,7 @@ def index_paths(
         deaths=job.slice_batches.deaths if job.slice_batches else 0,
         problems=tuple(problems),
         warnings=tuple(job.warnings),
+        left_out=dict(job.left_out.most_common()),
         sync=synced,
         stages=job.stages,
     )
@@ -171,6 +172,7 @@ class _Job:
     stop: StopRequest
     counts: Counter[str] = field(default_factory=Counter)
     warnings: list[str] = field(default_factory=list)
+    left_out: Counter[str] = field(default_factory=Counter)
     embed_seconds: float = 0.0
     completed: int = 0
     slice_batches: SliceBatches | None = None
@@ -218,6 +220,7 @@ class _Job:
         if table is not None:
             self._apply(table, scopes, recaptioner)
         self.counts.update(finder.changes.counts)
+        self.left_out.update(finder.changes.left_out)
         self.warnings += [
             f"{count:,} pictures are not there, and kept: the disk of {point!r}, on which they lay, is not mounted "
             f"(if it never will be again, delete its line from {str(finder.mounts.record)!r})"

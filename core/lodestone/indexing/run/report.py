@@ -79,6 +79,7 @@ class IndexReport:
         deaths: Workers that crashed.
         problems: Errors of paths that could not be indexed at all; the others were.
         warnings: Sentences for the user.
+        left_out: Files and folders that are not indexed on purpose, by kind: videos, recycle bins, matches of patterns, …
         sync: What happened to the collections; None when the service did it.
         stages: Work of fetching, decoding, embedding and writing, over all workers; empty if nothing was embedded.
         nothing_left: Whether a run was to be resumed that had left nothing. `run_id` is then that run's, and no other was made.
@@ -98,6 +99,7 @@ class IndexReport:
     deaths: int = 0
     problems: tuple[LodestoneError, ...] = ()
     warnings: tuple[str, ...] = ()
+    left_out: Mapping[str, int] = field(default_factory=dict)
     sync: SyncReport | None = field(default=None, repr=False)
     stages: tuple[StageShare, ...] = ()
     nothing_left: bool = False
@@ -133,6 +135,7 @@ class IndexReport:
             "limited_by": self.limited_by,
             "problems": [{"code": p.code, "message": p.message, "hint": p.hint} for p in self.problems],
             "warnings": list(self.warnings),
+            "left_out": dict(self.left_out),
         }
 
 

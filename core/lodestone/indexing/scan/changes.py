@@ -8,6 +8,8 @@ files get ids. All decisions are written to the catalog batch by batch, so a kil
 
 from __future__ import annotations
 
+import os
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
@@ -41,6 +43,7 @@ from lodestone.indexing.scan.scope import ScanScope
 from lodestone.indexing.scan.tally import Changes, all_denied
 from lodestone.sources.base import FoundFile, UnreadablePath
 from lodestone.sources.boundaries import enclosure_of
+from lodestone.sources.exclusion import Exclusion
 from lodestone.sources.folders import discover
 from lodestone.sources.reading import Reader
 from lodestone.sources.uris import path_of, relative_path_of, uri_of
@@ -77,6 +80,7 @@ class ChangeFinder:
     changes: Changes = field(default_factory=Changes)
     _denied: int = 0
     _readable: int = 0
+    _exclusions: dict[str, Exclusion] = field(default_factory=dict)  # by root
     _exchanges: Exchanges = field(init=False)
     _writer: ScanWriter = field(init=False)
 
@@ -112,6 +116,7 @@ class ChangeFinder:
                     broken.append(error)
                     complete = False
                 surveys.append((scope, survey, complete))
+            self.changes.left_out.update(self._left_out())
             for scope, survey, complete in surveys:
                 if complete:
                     self.mark_deleted(scope, survey)
@@ -160,8 +165,19 @@ class ChangeFinder:
             on_unreadable=report,
             skip=scope.other_inodes(),
             within=enclosure_of(scope.root, self.boundaries),
+            exclusion=self._exclusion(scope.root),
+            prefix=scope.prefix.replace(os.sep, "/"),
         )
         return self.mounts.watching(found, scope.path, around=around)
+
+    def _exclusion(self, root: Root) -> Exclusion:
+        """Return what is left out of a directory; it is read once a run, so that listing and comparison agree."""
+        if root.root_id not in self._exclusions:
+            self._exclusions[root.root_id] = Exclusion(root.path, self.boundaries, within=enclosure_of(root, self.boundaries))
+        return self._exclusions[root.root_id]
+
+    def _left_out(self) -> Counter[str]:
+        return sum((exclusion.counts for exclusion in self._exclusions.values()), Counter[str]())
 
     def mark_deleted(self, scope: ScanScope, survey: Survey) -> None:
         """Mark the scope's pictures as gone that vanished or now belong to another root."""
@@ -179,7 +195,7 @@ class ChangeFinder:
         if scope.source is not None:
             return not scope.source.settled.keeps(uri)
         path = path_of(Path(scope.root.path), uri)
-        if scope.leaves(path):
+        if scope.leaves(path) or self._exclusion(scope.root).leaves_out(relative_path_of(uri).replace(os.sep, "/")):
             return True
         if not vanished(path):
             return False

@@ -21,6 +21,7 @@ from lodestone.imaging.failures import unreadable
 from lodestone.imaging.sniff import HEAD_BYTES
 from lodestone.indexing.scan.scope import ScanScope
 from lodestone.indexing.scan.source_scopes import SourceCandidate, require_pictures
+from lodestone.sources.exclusion import Exclusion, counted
 from lodestone.sources.folders import discover, is_picture_name
 from lodestone.sources.locate import Named, locate, together
 from lodestone.sources.locators import FOLDER
@@ -175,10 +176,13 @@ def inner_scopes(catalog: Catalog, scope: ScanScope, *, boundaries: Boundaries) 
 
 def _require_pictures(path: Path, boundaries: Boundaries) -> None:
     within = boundaries.around(str(path))
-    first = next(iter(discover(path, follow_symlinks=boundaries.follow_symlinks, within=within)), None)
+    exclusion = Exclusion(str(path if path.is_dir() else path.parent), boundaries, within=within)
+    found = discover(path, follow_symlinks=boundaries.follow_symlinks, within=within, exclusion=exclusion)
+    first = next(iter(found), None)
     if first is None:
+        left_out = counted(exclusion.counts)
         raise InvalidRequestError(
-            f"nothing to index: there are no pictures below {str(path)!r}",
+            f"nothing to index: there are no pictures below {str(path)!r}" + (f" (left out: {left_out})" if left_out else ""),
             hint="give a folder with pictures; what was indexed from there before is kept",
             path=str(path),
         )

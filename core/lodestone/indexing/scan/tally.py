@@ -19,12 +19,14 @@ class Changes:
         counts: Counts by kind.
         fresh: Ids of pictures that are embedded again although their content is the same (retried failures).
         left: Content hashes that gone and changed pictures had.
+        left_out: What the listing left out, by kind: videos, recycle bins, …
         away: Mount point of an unmounted disk -> number of pictures on it that are kept.
     """
 
     counts: Counter[str] = field(default_factory=Counter)
     fresh: set[str] = field(default_factory=set)
     left: set[str] = field(default_factory=set)
+    left_out: Counter[str] = field(default_factory=Counter)
     away: Counter[str] = field(default_factory=Counter)
 
 

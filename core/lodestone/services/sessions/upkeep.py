@@ -18,6 +18,7 @@ from lodestone.directories.upkeep import FOLDER, repair_orders
 from lodestone.directories.watch import DirectoryWatcher, WatchDelays
 from lodestone.errors import LodestoneError
 from lodestone.indexing.progress import Progress, silent
+from lodestone.sources.boundaries import boundaries_of
 
 if TYPE_CHECKING:
     from lodestone.catalog.records import Root
@@ -45,7 +46,9 @@ class Upkeep:
         self._loop = asyncio.get_running_loop()
         self._closing = threading.Event()
         self.queue = ChildQueue(runtime.settings, lambda _run_id, progress, build: self._synchronise(progress, build=build))
-        self.watcher = DirectoryWatcher(self._watched, self.queue.submit, patience=delays)
+        self.watcher = DirectoryWatcher(
+            self._watched, self.queue.submit, patience=delays, boundaries=boundaries_of(runtime.settings)
+        )
         self._check = threading.Thread(target=self._repair, name="lodestone-repair", daemon=True)
 
     def start(self) -> None:
