@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from datetime import datetime
-from typing import Literal
+from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
@@ -27,6 +27,7 @@ class DirectoryInfo(_Model):
     waiting: int = Field(description="Pictures that are known and not embedded yet.")
     failed: int = Field(description="Files that could not be used.")
     indexing: bool = Field(description="Whether work for its corpus is going on or waiting.")
+    exclude: list[str] = Field(default_factory=list, description="Patterns of what is left out, as in a .gitignore.")
     scanned_at: datetime | None = Field(None, description="When the last run that looked at all of it began.")
 
 
@@ -59,6 +60,9 @@ class DirectoryChange(_Model):
 
     enabled: bool | None = None
     watched: bool | None = None
+    exclude: list[Annotated[str, Field(min_length=1, max_length=1000)]] | None = Field(
+        None, max_length=1000, description="All patterns of what is left out of a folder, as in a .gitignore; next run on."
+    )
 
 
 JobState = Literal["waiting", "running", "done", "failed", "cancelled"]

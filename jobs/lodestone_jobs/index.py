@@ -28,6 +28,7 @@ def run_index(
     corpus: str = "default",
     captions: Path | None = None,
     retry_failed: bool = False,
+    exclude: Sequence[str] = (),
     resume: str | None = None,
     service: ServiceClient | None = None,
     progress: Progress = silent,
@@ -44,6 +45,7 @@ def run_index(
         corpus: Name of the corpus.
         captions: Table of captions.
         retry_failed: Whether unchanged files that failed before are tried again.
+        exclude: Patterns of what is left out of the directories from now on, in gitignore's syntax.
         resume: Run of the corpus to finish, instead of scanning; "" for the last one.
         service: The running service of this home, which owns the store and loads what is embedded here; None when this process
             owns it.
@@ -53,7 +55,14 @@ def run_index(
     Raises:
         LodestoneError: `index_paths` failed.
     """
-    request = IndexRequest(tuple(paths), corpus=corpus, captions=captions, retry_failed=retry_failed, resume=resume)
+    request = IndexRequest(
+        tuple(paths),
+        corpus=corpus,
+        captions=captions,
+        retry_failed=retry_failed,
+        resume=resume,
+        exclude=tuple(exclude),
+    )
     synchronise = None if service is None else through(service)
     with ray_pool(runtime, [str(path) for path in paths]) as pool:
         return index_paths(

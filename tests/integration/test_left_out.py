@@ -73,3 +73,42 @@ def test_a_folder_of_which_everything_is_left_out_says_so(tmp_path: Path) -> Non
     (tmp_path / "photos" / ".nomedia").touch()
     with open_runtime(tmp_path) as runtime, pytest.raises(InvalidRequestError, match="left out: 1 folder with a marker"):
         _index(runtime, tmp_path / "photos")
+
+
+def test_patterns_of_a_run_stay_with_the_directory_until_they_are_removed(tmp_path: Path) -> None:
+    from lodestone.directories.service import DirectoryService
+    from lodestone.embeddings.corpus_records import read_corpus_record
+    from lodestone_schemas.directories import DirectoryChange
+
+    photos = tmp_path / "photos"
+    write_photos(photos, 2)
+    write_photo(photos / "raw" / "r.jpg", seed=7)
+    with open_runtime(tmp_path) as runtime:
+        index_paths(runtime, IndexRequest((photos,), exclude=("raw/",)))
+        assert len(image_ids(runtime)) == 2
+        assert _index(runtime, photos).left_out == {"matches of patterns": 1}
+        assert _index(runtime, photos / "000000.jpg").images == 2
+        index_paths(runtime, IndexRequest((photos,), exclude=("*1.jpg", "raw/")))
+        (root,) = runtime.catalog.roots()
+        assert root.patterns == ("raw/", "*1.jpg")
+        assert image_ids(runtime).keys() == {"photos/000000.jpg"}
+        record = read_corpus_record(runtime.embeddings, root.corpus_id)
+        assert record is not None
+        assert record.roots[0].patterns == root.patterns
+        service = DirectoryService(runtime.catalog, runtime.home)
+        assert service.describe(root.root_id).exclude == ["raw/", "*1.jpg"]
+        service.change(root.root_id, DirectoryChange(enabled=True))
+        assert service.describe(root.root_id).exclude == ["raw/", "*1.jpg"]
+        service.change(root.root_id, DirectoryChange(exclude=[]))
+        assert len(_listed_after(runtime, photos)) == 3
+        with pytest.raises(InvalidRequestError, match="'!'"):
+            service.change(root.root_id, DirectoryChange(exclude=["!"]))
+        with pytest.raises(InvalidRequestError, match="one line"):
+            service.change(root.root_id, DirectoryChange(exclude=["a\nb"]))
+        with pytest.raises(InvalidRequestError, match="'!'"):
+            index_paths(runtime, IndexRequest((photos,), exclude=("!",)))
+
+
+def _listed_after(runtime: Runtime, photos: Path) -> set[str]:
+    _index(runtime, photos)
+    return set(image_ids(runtime))

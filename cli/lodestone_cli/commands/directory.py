@@ -159,6 +159,41 @@ def watch(
     _switch(directory, corpus, home=home, profile=profile, output=output, watched=not off)
 
 
+@app.command()
+def exclude(
+    directory: NamedArgument,
+    patterns: Annotated[
+        list[str] | None, typer.Argument(help="Patterns as in a .gitignore; none: show those that are set.", show_default=False)
+    ] = None,
+    remove: Annotated[bool, typer.Option("--remove", help="Remove these patterns; without patterns, all of them.")] = False,
+    corpus: CorpusOption = None,
+    home: HomeOption = None,
+    profile: ProfileOption = None,
+    output: OutputOption = Output.HUMAN,
+) -> None:
+    """Leave out of a directory what matches a pattern, or let it be indexed again; the next run follows."""
+    with CommandContext(home=home, profile=profile, output=output, purpose="lodestone directory", away=True) as context:
+        from lodestone_schemas.directories import DirectoryChange
+
+        directory_id = context.locator.directory(directory, corpus)
+        facts = context.api.directory(directory_id)
+        given = patterns or []
+        if given or remove:
+            kept = [pattern for pattern in facts.exclude if given and pattern not in given]
+            wanted = kept if remove else [*facts.exclude, *(p for p in given if p not in facts.exclude)]
+            facts = context.api.change_directory(directory_id, context.api_request(DirectoryChange, exclude=wanted))
+
+        def human(console: Console) -> None:
+            for pattern in facts.exclude:
+                console.print(printable(pattern), markup=False)
+            if not facts.exclude:
+                console.print("no pattern leaves anything out")
+            elif given or remove:
+                console.print(printable(f"bring it up to date: lodestone directory index {facts.name}"), markup=False)
+
+        context.emit({"directory": facts.name, "corpus": facts.corpus, "exclude": facts.exclude}, human)
+
+
 @app.command("index")
 def index_(
     directory: NamedArgument,

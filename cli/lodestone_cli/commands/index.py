@@ -36,6 +36,15 @@ def index(
     captions: Annotated[
         Path | None, typer.Option("--captions", help="Table with the columns file and caption.", show_default=False)
     ] = None,
+    exclude: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--exclude",
+            metavar="PATTERN",
+            help="Leave out what matches, as in a .gitignore, from now on; repeat it for several patterns.",
+            show_default=False,
+        ),
+    ] = None,
     workers: Annotated[
         int | None, typer.Option("--workers", min=1, help="Embedding workers; default: one a core.", show_default=False)
     ] = None,
@@ -110,6 +119,7 @@ def index(
                 corpus=corpus,
                 captions=captions.expanduser() if captions else None,
                 retry_failed=retry_failed,
+                exclude=exclude or (),
                 resume=_run_named(paths or []) if resume else None,
                 service=context.service(),
                 progress=progress,

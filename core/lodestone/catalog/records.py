@@ -51,6 +51,12 @@ class Root:
     enabled: bool = True
     watched: bool = False
     scanned_at: datetime | None = None  # start of the last run that scanned all of it
+    exclude: str = ""  # patterns of what is left out, one a line, in gitignore's syntax
+
+    @property
+    def patterns(self) -> tuple[str, ...]:
+        """Return the patterns of what is left out."""
+        return tuple(self.exclude.splitlines())
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,6 +20,7 @@ from lodestone.indexing.scan.mounts import Mounts
 from lodestone.indexing.scan.moved_roots import follow_candidate
 from lodestone.indexing.scan.scan_scopes import Candidate
 from lodestone.paging import decode_cursor, encode_cursor
+from lodestone.sources.exclusion import parsed
 from lodestone_schemas.directories import DirectoryChange, DirectoryInfo, DirectoryPage
 
 if TYPE_CHECKING:
@@ -76,7 +77,7 @@ class DirectoryService:
 
         Raises:
             NotFoundError: there is no such directory.
-            InvalidRequestError: the directory cannot be watched.
+            InvalidRequestError: the directory cannot be watched, or a pattern cannot be read.
         """
         root = self._catalog.root(root_id)
         if change.watched and root.kind != FOLDER:
@@ -85,7 +86,17 @@ class DirectoryService:
                 hint="index it again from time to time: lodestone index",
                 directory=root.name,
             )
-        return self._catalog.set_root(root_id, enabled=change.enabled, watched=change.watched)
+        if change.exclude is not None:
+            if change.exclude and root.kind != FOLDER:
+                raise InvalidRequestError(
+                    f"nothing can be left out of the directory {root.name!r} ({root.kind}) by patterns",
+                    hint="name a prefix, or a pattern of its names, when you index it",
+                    directory=root.name,
+                )
+            if any("\n" in pattern or "\r" in pattern for pattern in change.exclude):
+                raise InvalidRequestError("a pattern is one line", hint="send several patterns as a list")
+            parsed(change.exclude)
+        return self._catalog.set_root(root_id, enabled=change.enabled, watched=change.watched, exclude=change.exclude)
 
     def describe(self, root_id: str, *, busy: Collection[str] = ()) -> DirectoryInfo:
         """Return one directory with its counts; `busy` names the corpora that are being indexed.
@@ -140,6 +151,7 @@ class DirectoryService:
             kind=root.kind,
             enabled=root.enabled,
             watched=root.watched,
+            exclude=list(root.patterns),
             images=counts.get(ImageState.ACTIVE, 0),
             waiting=counts.get(ImageState.PENDING, 0),
             failed=self._catalog.count_failures(root_id=root.root_id),

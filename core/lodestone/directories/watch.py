@@ -109,8 +109,10 @@ class DirectoryWatcher:
             self._watches.pop(path).stop.set()
         for path, (root, corpus) in wanted.items():
             former = self._watches.get(path)
+            exclusion = Exclusion(root.path, self._boundaries, patterns=root.patterns)
+            if former is not None:
+                former.exclusion = exclusion  # its patterns may have changed
             if (former is None or not former.is_alive()) and Path(path).is_dir():
-                exclusion = Exclusion(root.path, self._boundaries)
                 self._watches[path] = _Watch(Path(root.path), corpus, self._submit, self._patience, exclusion)
                 self._watches[path].start()
 
@@ -124,7 +126,7 @@ class _Watch(threading.Thread):
         self.ready = threading.Event()
         self._folder = folder
         self._corpus = corpus
-        self._exclusion = exclusion
+        self.exclusion = exclusion
         self._submit = submit
         self._patience = patience
 
@@ -167,8 +169,8 @@ class _Watch(threading.Thread):
                 return
 
     def _listed(self) -> Iterator[FoundFile]:
-        self._exclusion.forget()
-        return discover(self._folder, exclusion=self._exclusion)
+        self.exclusion.forget()
+        return discover(self._folder, exclusion=self.exclusion)
 
     def _watch(self, *, polling: bool) -> None:
         import watchfiles
@@ -196,13 +198,13 @@ class _Watch(threading.Thread):
                 self.ready.set()
                 self._order((str(self._folder),))
             if batch:
-                self._exclusion.forget()
-            changed_paths = {path for _, name in batch if concerns(self._folder, path := Path(name), self._exclusion)}
+                self.exclusion.forget()
+            changed_paths = {path for _, name in batch if concerns(self._folder, path := Path(name), self.exclusion)}
             if changed_paths:
                 first, last = (now if not pending else first), now
                 pending |= changed_paths
             if pending and (now - last >= self._patience.quiet or now - first >= self._patience.longest):
-                self._order(to_index(self._folder, pending, exclusion=self._exclusion))
+                self._order(to_index(self._folder, pending, exclusion=self.exclusion))
                 pending = set()
             if _inode(self._folder) != inode:
                 return

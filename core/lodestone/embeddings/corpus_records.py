@@ -50,6 +50,7 @@ def write_corpus_record(area: FileArea, corpus: Corpus, roots: Sequence[Root]) -
                     "kind": root.kind,
                     "enabled": root.enabled,
                     "watched": root.watched,
+                    "exclude": root.exclude,
                 }
                 for root in roots
             ],

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import asdict
 from datetime import UTC, datetime
 from pathlib import PurePath
@@ -154,7 +154,13 @@ class CorpusRows(CatalogBase):
         return [root for root in roots if corpus_id is None or root.corpus_id == corpus_id]
 
     def set_root(
-        self, root_id: str, *, enabled: bool | None = None, watched: bool | None = None, scanned_at: datetime | None = None
+        self,
+        root_id: str,
+        *,
+        enabled: bool | None = None,
+        watched: bool | None = None,
+        scanned_at: datetime | None = None,
+        exclude: Sequence[str] | None = None,
     ) -> Root:
         """Change properties of a root, and return the root as it is now; None leaves a property unchanged.
 
@@ -162,7 +168,8 @@ class CorpusRows(CatalogBase):
             NotFoundError: There is no such root.
         """
         table = tables.roots
-        properties = {"enabled": enabled, "watched": watched, "scanned_at": scanned_at}
+        lines = None if exclude is None else "\n".join(dict.fromkeys(exclude))
+        properties = {"enabled": enabled, "watched": watched, "scanned_at": scanned_at, "exclude": lines}
         changed = {name: value for name, value in properties.items() if value is not None}
 
         def change(connection: Connection) -> Root:

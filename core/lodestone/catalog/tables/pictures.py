@@ -39,6 +39,7 @@ roots = Table(
     Column("enabled", Boolean, nullable=False, server_default=true()),
     Column("watched", Boolean, nullable=False, server_default=false()),
     Column("scanned_at", UtcDateTime),
+    Column("exclude", Text, nullable=False, server_default=text("''")),
     UniqueConstraint("corpus_id", "name"),
     UniqueConstraint("corpus_id", "path"),
 )

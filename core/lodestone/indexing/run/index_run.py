@@ -10,7 +10,7 @@ from __future__ import annotations
 import logging
 import time
 from collections import Counter
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Final
 
 from lodestone.catalog.records import Corpus, ImageState, Run, RunState
@@ -48,6 +48,8 @@ from lodestone.indexing.sync.thumbnail_cleanup import discard_thumbnails
 from lodestone.indexing.tasks import SliceParts, this_worker
 from lodestone.sources.boundaries import boundaries_of
 from lodestone.sources.captions import CaptionTable
+from lodestone.sources.exclusion import parsed
+from lodestone.sources.locators import FOLDER
 
 _UNMATCHED_SHOWN: Final = 3
 _HEALINGS: Final = 10  # damaged files that one run makes again while loading
@@ -92,6 +94,7 @@ def index_paths(
     if left.corpus is not None and nothing_left(resources, left, served=synchronise is not None):
         return idle_report(catalog, left.corpus, left.run_id)
     request = left.request
+    parsed(request.exclude)  # refuses patterns that cannot be read
     problems: list[LodestoneError] = []
     candidates: list[Candidate | SourceCandidate] = []
     table: CaptionTable | None = None
@@ -213,7 +216,7 @@ class _Job:
         problems: list[LodestoneError] = []
         for candidate in candidates:
             inner_scopes, wrong = scopes_of(candidate, catalog, self.corpus, boundaries=boundaries)
-            scopes += inner_scopes
+            scopes += [self._with_patterns(scope) for scope in inner_scopes]
             problems += wrong
         finder.update(scopes, meter, self.lifecycle.expect)
         self._read_missing_metadata(MissingMetadata(catalog, finder.reader, boundaries), scopes, meter)
@@ -234,6 +237,14 @@ class _Job:
                 catalog.set_root(scope.root.root_id, scanned_at=self.run.started_at)
         write_corpus_record(self.resources.embeddings, self.corpus, catalog.roots(self.corpus.corpus_id))
         return problems
+
+    def _with_patterns(self, scope: ScanScope) -> ScanScope:
+        """Return the scope with the request's patterns added to its directory, which keeps them."""
+        root = scope.root
+        if root.kind != FOLDER or set(self.request.exclude) <= set(root.patterns):
+            return scope
+        patterns = (*root.patterns, *self.request.exclude)
+        return replace(scope, root=self.resources.catalog.set_root(root.root_id, exclude=patterns))
 
     def _follow_moved_roots(self, candidates: list[Candidate | SourceCandidate], finder: ChangeFinder) -> None:
         """Recognise directories whose folders were moved to where a candidate is, before it becomes another directory."""

@@ -24,6 +24,7 @@ class IndexRequest:
         corpus: Name that the pictures are indexed under; made when new.
         captions: Table of captions (see `CaptionTable.load`).
         retry_failed: Also retry unchanged pictures that failed before.
+        exclude: Patterns of what is left out of the directories from now on, in gitignore's syntax.
         resume: Finish an earlier run of the corpus instead, with that run's request: its id, or "" for the last one.
     """
 
@@ -32,6 +33,7 @@ class IndexRequest:
     captions: Path | None = None
     retry_failed: bool = False
     resume: str | None = None
+    exclude: tuple[str, ...] = ()
 
     def as_dict(self) -> dict[str, Any]:
         """Return what a run's row stores of the request, JSON-serialisable.
@@ -43,6 +45,7 @@ class IndexRequest:
             "corpus": self.corpus,
             "captions": None if self.captions is None else _absolute(self.captions),
             "retry_failed": self.retry_failed,
+            "exclude": list(self.exclude),
         }
 
     @classmethod
@@ -54,6 +57,7 @@ class IndexRequest:
             corpus=str(row.get("corpus", "default")),
             captions=Path(captions) if captions else None,
             retry_failed=bool(row.get("retry_failed", False)),
+            exclude=tuple(row.get("exclude", ())),
         )
 
 

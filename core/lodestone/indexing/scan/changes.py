@@ -173,7 +173,8 @@ class ChangeFinder:
     def _exclusion(self, root: Root) -> Exclusion:
         """Return what is left out of a directory; it is read once a run, so that listing and comparison agree."""
         if root.root_id not in self._exclusions:
-            self._exclusions[root.root_id] = Exclusion(root.path, self.boundaries, within=enclosure_of(root, self.boundaries))
+            within = enclosure_of(root, self.boundaries)
+            self._exclusions[root.root_id] = Exclusion(root.path, self.boundaries, patterns=root.patterns, within=within)
         return self._exclusions[root.root_id]
 
     def _left_out(self) -> Counter[str]:
