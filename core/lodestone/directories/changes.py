@@ -13,10 +13,10 @@ from typing import Final
 
 from lodestone.directories.queue import outermost
 from lodestone.sources.exclusion import CONTROL_FILES, Exclusion
-from lodestone.sources.folders import discover, is_picture_name
+from lodestone.sources.file_kinds import PICTURES, UNFINISHED_ENDINGS, kind_of_file
+from lodestone.sources.folders import discover
 
 BURST: Final = 500  # with more changed paths than this, the whole directory is scanned
-_UNFINISHED: Final = ("~", ".tmp", ".part", ".partial", ".crdownload", ".download")  # what browsers and tools still write to
 _SIDECAR: Final = ".txt"
 
 
@@ -34,7 +34,7 @@ def concerns(root: Path, path: Path, exclusion: Exclusion | None = None) -> bool
         return False
     if path.name in CONTROL_FILES:  # its folder may be left out by it, so the folder around is asked
         return not exclusion.of("/".join(parts[:-2])).reason
-    if path.name.startswith(".") or path.name.lower().endswith(_UNFINISHED):
+    if path.name.startswith(".") or path.name.lower().endswith(UNFINISHED_ENDINGS):
         return False
     return not exclusion.leaves_out("/".join(parts))
 
@@ -60,7 +60,7 @@ def to_index(root: Path, changed: Iterable[Path], *, burst: int = BURST, exclusi
 def _scope(root: Path, path: Path, exclusion: Exclusion) -> Path | None:
     if path.is_dir():
         return path if _has_pictures(path, root, exclusion) else None
-    if is_picture_name(path.name) and path.exists():
+    if path.exists() and kind_of_file(path) == PICTURES:
         return path
     if path.exists() and path.suffix.lower() != _SIDECAR and path.name not in CONTROL_FILES:
         return None

@@ -5,9 +5,9 @@ without ever looping, and reports unreadable files and folders instead of stoppi
 
 Inside an enclosure (files/beneath.py), links are followed only to places inside it; the others are reported.
 
-Skipped, and not counted as failures: names that begin with "." (hidden by custom), what exclusion.py leaves out, files whose
-extension is no picture's (sidecars, videos), broken links, sockets, pipes and devices. A file that has a picture's extension
-and other content becomes a failure when it is decoded.
+Skipped, and not counted as failures: names that begin with "." (hidden by custom), what exclusion.py leaves out, files that
+are no pictures by their names or their first bytes (file_kinds.py), broken links, sockets, pipes and devices. A file that has
+a picture's extension and other content becomes a failure when it is decoded.
 """
 
 from __future__ import annotations
@@ -28,25 +28,20 @@ from lodestone.files.beneath import Enclosure, open_descriptor, status_of
 from lodestone.files.bounds import changed_ns
 from lodestone.files.tokens import hash_bytes
 from lodestone.imaging.failures import unreadable
-from lodestone.imaging.raw import RAW_EXTENSIONS
 from lodestone.sources.base import FoundFile, Inode, UnreadablePath
 from lodestone.sources.content import hash_file, hash_files
 from lodestone.sources.exclusion import Exclusion, FolderRules
+from lodestone.sources.file_kinds import PICTURES, UNKNOWN, kind_of_file, kind_of_name
 from lodestone.sources.uris import uri_of
 
-__all__ = ["FoundFile", "Inode", "UnreadablePath", "discover", "hash_bytes", "hash_file", "hash_files", "is_picture_name"]
+__all__ = ["FoundFile", "Inode", "UnreadablePath", "discover", "hash_bytes", "hash_file", "hash_files"]
 
 if TYPE_CHECKING:
     from os import _ScandirIterator
 
     _Scandir = _ScandirIterator[str]
 
-PICTURE_EXTENSIONS = (
-    frozenset({".jpg", ".jpeg", ".jpe", ".jfif", ".png", ".apng", ".webp", ".gif", ".bmp", ".dib", ".tif", ".tiff"})
-    | frozenset({".heic", ".heif", ".hif", ".avif", ".avifs"})
-    | RAW_EXTENSIONS
-)
-
+_CANDIDATES = frozenset({PICTURES, UNKNOWN})
 _HELD = 10_000  # most names of one folder in memory
 
 _NOT_THERE = frozenset({errno.ENOENT, errno.ENOTDIR, errno.ELOOP})  # a broken link, one to itself, or gone since the listing
@@ -111,11 +106,6 @@ def discover(
     return _Walk(top, follow_symlinks, on_unreadable or _ignore, within, exclusion, prefix).files(skip)
 
 
-def is_picture_name(name: str) -> bool:
-    """Return whether a file of this name may be a picture: it has a picture's extension and is not hidden."""
-    return not name.startswith(".") and os.path.splitext(name)[1].lower() in PICTURE_EXTENSIONS  # noqa: PTH122
-
-
 @dataclass(frozen=True, slots=True)
 class _Walk:
     """A walk below one folder; its attributes are the arguments of `discover`."""
@@ -158,14 +148,20 @@ class _Walk:
             file_or_folder = self._looked_at(folder, entry)
             if file_or_folder is None:
                 continue
+            if isinstance(file_or_folder, str):
+                self.exclusion.counts[file_or_folder] += 1
+                continue
             inside = f"{place}/{entry.name}" if place else entry.name
             kind = self.exclusion.left_out(rules, inside, is_folder=isinstance(file_or_folder, _Folder))
+            if not kind and isinstance(file_or_folder, FoundFile):
+                other = kind_of_file(file_or_folder.locator, self.within)
+                kind = "" if other == PICTURES else other
             if kind:
                 self.exclusion.counts[kind] += 1
             else:
                 yield file_or_folder
 
-    def _looked_at(self, folder: _Folder, entry: os.DirEntry[str]) -> FoundFile | _Folder | None:
+    def _looked_at(self, folder: _Folder, entry: os.DirEntry[str]) -> FoundFile | _Folder | str | None:
         relative = f"{folder.relative}/{entry.name}" if folder.relative else entry.name
         path = os.path.join(folder.path, entry.name)  # noqa: PTH118 - many files
         try:
@@ -219,24 +215,27 @@ def _listing(path: str, within: Enclosure | None) -> _Listing | _Scandir:
 
 def _look_at(
     entry: os.DirEntry[str], path: str, relative: str, follow_symlinks: bool, within: Enclosure | None
-) -> FoundFile | _Folder | None:
+) -> FoundFile | _Folder | str | None:
+    """Return a file, a folder, or the kind of a file that is no picture by its name; None for anything else."""
     is_link = entry.is_symlink()
     if is_link and not follow_symlinks:
         return None
-    is_name = is_picture_name(entry.name)
+    kind = kind_of_name(entry.name)
     if within is None:
         is_folder = entry.is_dir()
-        if not is_folder and not is_name:
-            return None
+        if not is_folder and kind not in _CANDIDATES:
+            return kind
         status = entry.stat()
     else:  # a link is followed inside the enclosure alone, and so is what has become one since the listing
-        if not is_link and not is_name and not entry.is_dir(follow_symlinks=False):
-            return None
+        if not is_link and kind not in _CANDIDATES and not entry.is_dir(follow_symlinks=False):
+            return kind
         status = status_of(path, within) if is_link else entry.stat(follow_symlinks=False)
         is_folder = stat.S_ISDIR(status.st_mode)
     if is_folder:
         return _Folder(path, relative, (status.st_dev, status.st_ino), is_link=is_link)
-    return _found(relative, path, status) if is_name and stat.S_ISREG(status.st_mode) else None
+    if not stat.S_ISREG(status.st_mode):
+        return None
+    return _found(relative, path, status) if kind in _CANDIDATES else kind
 
 
 def _found(relative: str, path: str, status: os.stat_result) -> FoundFile:

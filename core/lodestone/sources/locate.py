@@ -20,7 +20,7 @@ from lodestone.files.filesystems import FileSystems
 from lodestone.files.urls import Url, is_url
 from lodestone.sources.base import Source
 from lodestone.sources.containers import ContainerSource
-from lodestone.sources.folders import is_picture_name
+from lodestone.sources.file_kinds import is_picture_name
 from lodestone.sources.locators import FOLDER, LABELS, LANCE, OBJECT, TABLE, TABLE_EXTENSIONS, TAR, TAR_EXTENSIONS, root_path
 from lodestone.sources.objects import ObjectSource, list_objects
 from lodestone.sources.patterns import MAGIC, Pattern

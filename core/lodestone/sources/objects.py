@@ -19,7 +19,7 @@ from lodestone.files.s3 import Entry, Pages
 from lodestone.files.urls import Url
 from lodestone.sources.base import FoundFile, Report, Settled, Source, UnreadablePath
 from lodestone.sources.exclusion import kind_of_folder
-from lodestone.sources.folders import is_picture_name
+from lodestone.sources.file_kinds import is_picture_name
 from lodestone.sources.patterns import Pattern
 from lodestone.sources.trouble import Trouble, source_error, trouble_of
 from lodestone.sources.uris import uri_of

@@ -15,9 +15,10 @@ from typing import IO, Final
 from lodestone.errors import SourceError
 from lodestone.files.bounds import MOST
 from lodestone.files.tokens import hash_bytes
+from lodestone.imaging.sniff import HEAD_BYTES
 from lodestone.sources.base import FoundFile, Report, UnreadablePath
 from lodestone.sources.captions import caption_lines
-from lodestone.sources.folders import is_picture_name
+from lodestone.sources.file_kinds import PICTURES, UNKNOWN, is_picture_name, kind_of_head, kind_of_name
 from lodestone.sources.locators import TAR, Inside, uri_inside
 from lodestone.sources.uris import uri_of
 
@@ -85,8 +86,8 @@ def _samples(archive: tarfile.TarFile, place: TarPlace, report: Report) -> Itera
         if is_picture_name(base) and (problem := _unusable(member, name, place.size)):
             code, message = problem
             report(UnreadablePath(uri_inside(place.uri, uri_of(name[:_LONGEST_NAME]), TAR), place.where, message, code=code))
-        elif is_picture_name(base):
-            held.append((name, member.offset_data, member.size, hash_bytes(_content(archive, member))))
+        elif (content := _picture(archive, member, base, place.size)) is not None:
+            held.append((name, member.offset_data, member.size, hash_bytes(content)))
         elif base.lower().endswith(_TEXT) and member.size <= _MAX_TEXT_BYTES:
             texts = (*texts, *caption_lines(_content(archive, member)))
         if archive.offset > place.size + tarfile.BLOCKSIZE:  # tarfile would read on for as many bytes as the header states
@@ -119,6 +120,18 @@ def _unusable(member: tarfile.TarInfo, name: str, size: int) -> tuple[str, str] 
     if len(name) > _LONGEST_NAME:
         return "unreadable", f"its name has {len(name):,} characters; at most {_LONGEST_NAME:,} are read"
     return None
+
+
+def _picture(archive: tarfile.TarFile, member: tarfile.TarInfo, base: str, size: int) -> bytes | None:
+    """Return the content of a member that is a picture by its name, or by its first bytes where its name does not say."""
+    kind = kind_of_name(base)
+    file = None
+    if kind in {PICTURES, UNKNOWN} and not base.startswith(".") and _unusable(member, base, size) is None:
+        file = archive.extractfile(member)
+    if file is None:
+        return None
+    head = file.read(HEAD_BYTES)
+    return head + file.read() if kind == PICTURES or kind_of_head(head) == PICTURES else None
 
 
 def _content(archive: tarfile.TarFile, member: tarfile.TarInfo) -> bytes:

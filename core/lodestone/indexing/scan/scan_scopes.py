@@ -22,7 +22,8 @@ from lodestone.imaging.sniff import HEAD_BYTES
 from lodestone.indexing.scan.scope import ScanScope
 from lodestone.indexing.scan.source_scopes import SourceCandidate, require_pictures
 from lodestone.sources.exclusion import Exclusion, counted
-from lodestone.sources.folders import discover, is_picture_name
+from lodestone.sources.file_kinds import is_picture_name
+from lodestone.sources.folders import discover
 from lodestone.sources.locate import Named, locate, together
 from lodestone.sources.locators import FOLDER
 

@@ -34,7 +34,7 @@ def root(tmp_path: Path) -> Path:
         (["empty"], []),
         (["empty/gone.jpg"], ["."]),  # no picture is left there: from the next folder that has some
         ([".hidden/x.jpg", "sub/.x.jpg", "@eaDir/x.jpg"], []),
-        (["sub/copy.jpg.part", "sub/copy.jpg~", "x.tmp", "y.crdownload"], []),
+        (["sub/copy.jpg.part", "sub/copy.jpg.tmp", "x.tmp", "y.crdownload"], []),
         (["../outside.jpg"], []),
         ([], []),
     ],

@@ -71,7 +71,7 @@ def test_a_home_is_left_out_whoever_it_belongs_to_and_another_home_json_is_not(p
     put("smart/a.jpg")
     folder = put("broken/home.json", "{").parents[1]
     put("broken/b.jpg")
-    assert listed(folder) == ({"shown.jpg", "smart/a.jpg", "broken/b.jpg"}, {HOMES: 2})
+    assert listed(folder) == ({"shown.jpg", "smart/a.jpg", "broken/b.jpg"}, {HOMES: 2, "sidecars": 2})
 
 
 def test_folders_that_the_settings_name_are_left_out_also_through_links(put: Put, tmp_path: Path) -> None:
