@@ -62,7 +62,7 @@ def _to_rgb(image: Image.Image) -> Image.Image:
     if image.mode.startswith("I;16"):
         return _scaled_16_bit(image).convert("RGB")
     if image.mode in {"I", "F"}:
-        return _scaled_by_range(image).convert("RGB")
+        return Image.fromarray(scaled_by_range(np.asarray(image), may_be_unit=image.mode == "F")).convert("RGB")
     return image.convert("RGB")
 
 
@@ -86,20 +86,25 @@ def _scaled_16_bit(image: Image.Image) -> Image.Image:
     return Image.fromarray((samples >> max(bits - 8, 0)).astype(np.uint8))
 
 
-def _scaled_by_range(image: Image.Image) -> Image.Image:
-    """Scale samples of no declared range: within 0..1, 0..255 or 0..65535 from that, anything else from lowest to highest."""
-    samples = np.asarray(image, dtype=np.float32)
+def scaled_by_range(samples: NDArray[Any], *, may_be_unit: bool) -> NDArray[np.uint8]:
+    """Scale samples of no declared range: within 0..1, 0..255 or 0..65535 from that, anything else from lowest to highest.
+
+    Args:
+        samples: Samples of any numeric type; those that are not finite count as the lowest.
+        may_be_unit: Whether samples up to 1 are taken for the range 0..1: those of floating point are, integers are not.
+    """
+    samples = np.asarray(samples, dtype=np.float32)
     finite = np.isfinite(samples)
     if not finite.any():
-        return Image.new("L", image.size)
+        return np.zeros(samples.shape, np.uint8)
     low, high = float(samples[finite].min()), float(samples[finite].max())
     if low >= 0:
-        fits = [top for top in (1.0, 255.0, 65535.0) if high <= top and not (top == 1.0 and image.mode == "I")]
+        fits = [top for top in (1.0, 255.0, 65535.0) if high <= top and (may_be_unit or top != 1.0)]
         if fits:
             low, high = 0.0, fits[0]
     span = (high - low) or 1.0
     clean = np.where(finite, samples, low)
-    return Image.fromarray(np.round((clean - low) * (255.0 / span)).clip(0, 255).astype(np.uint8))
+    return np.round((clean - low) * (255.0 / span)).clip(0, 255).astype(np.uint8)
 
 
 def _managed(image: Image.Image, profile: bytes | None, *, space: str) -> Image.Image | None:

@@ -29,6 +29,7 @@ from lodestone.imaging.sniff import HEAD_BYTES, name_unsupported, sniff_format
 if TYPE_CHECKING:
     from PIL.ImageFile import ImageFile
     from PIL.JpegImagePlugin import JpegImageFile
+    from PIL.TiffImagePlugin import TiffImageFile
 
 DECODER_VERSION = "1"  # part of a slice's fingerprint: raise it when the same file would give visibly other pixels
 DEFAULT_MAX_DECODED_BYTES = 512 * 2**20
@@ -130,7 +131,7 @@ def _decode_stream(stream: IO[bytes], size: int, limits: _Limits, elsewhere: _El
             return _decode_raw(stream, limits)
         with open_image(stream, kind) as image:
             if kind == "TIFF":
-                return _decode_tiff(image, limits)
+                return _decode_tiff(cast("TiffImageFile", image), limits)
             return _decode_opened(image, stream, kind, limits, elsewhere)
     except LodestoneError:
         raise
@@ -186,12 +187,17 @@ def _decode_opened(
     return _turned(picture, embedded.orientation)
 
 
-def _decode_tiff(image: ImageFile, limits: _Limits) -> DecodedImage:
+def _decode_tiff(image: TiffImageFile, limits: _Limits) -> DecodedImage:
+    from lodestone.imaging.tiff_samples import choose_decoder, with_meant_levels  # imported for TIFF files only
+
     embedded = read_embedded(image)  # before loading: the tags are read from the file, which loading closes
     width, height = image.size
     _refuse_if_too_large(image, (width, height), "TIFF", limits)
+    choose_decoder(image)
     image.load()  # Pillow applies a TIFF's orientation itself, to the size too
-    return DecodedImage(to_srgb(image), width, height, "TIFF", orientation=embedded.orientation, embedded=embedded)
+    return DecodedImage(
+        to_srgb(with_meant_levels(image)), width, height, "TIFF", orientation=embedded.orientation, embedded=embedded
+    )
 
 
 def is_raw(stream: IO[bytes]) -> bool:
