@@ -324,7 +324,7 @@ def write_bad_files(folder: Path, *, huge: bool = False) -> dict[str, tuple[Path
     bad: dict[str, tuple[Path, str]] = {
         "empty": (_write(folder / "empty.jpg", b""), "empty_file"),
         "text": (_write(folder / "text.jpg", b"this is no picture\n" * 20), "not_an_image"),
-        "truncated_jpeg": (_write(folder / "truncated.jpg", whole[: len(whole) * 6 // 10]), "truncated"),
+        "truncated_jpeg": (_write(folder / "truncated.jpg", whole[: len(whole) * 3 // 10]), "truncated"),
         "truncated_png": (_write(folder / "truncated.png", encoded(photo(), "PNG")[:5000]), "truncated"),
         "header_only": (_write(folder / "header.jpg", whole[:20]), "truncated"),
         "corrupt_png": (_write(folder / "corrupt.png", _with_flipped_byte(encoded(photo(), "PNG"), 60)), "corrupt"),

@@ -11,7 +11,9 @@ loading (above 179 million pixels) and when a GIF frame leaves its canvas: that 
 from __future__ import annotations
 
 import io
+import logging
 import os
+import struct
 from dataclasses import dataclass, field, replace
 from typing import IO, TYPE_CHECKING, BinaryIO, cast
 
@@ -24,12 +26,17 @@ from lodestone.imaging.failures import FailureReason, image_error, too_large, un
 from lodestone.imaging.gpu_jpeg import GpuJpegs, JpegFile
 from lodestone.imaging.jpeg import apply_draft, is_ordinary
 from lodestone.imaging.opening import explain_failure, open_image
-from lodestone.imaging.sniff import HEAD_BYTES, name_unsupported, sniff_format
+from lodestone.imaging.repair.shares import comes_in_passes, load_as_far_as_possible, share_of_jpeg, share_of_png, share_of_rows
+from lodestone.imaging.repair.spliced import Range, size_of, spliced
+from lodestone.imaging.repair.versions import LEAST_SHARE, Version, versions_of
+from lodestone.imaging.sniff import HEAD_BYTES, JPEG_START, name_unsupported, sniff_format
 
 if TYPE_CHECKING:
     from PIL.ImageFile import ImageFile
     from PIL.JpegImagePlugin import JpegImageFile
     from PIL.TiffImagePlugin import TiffImageFile
+
+_log = logging.getLogger(__name__)
 
 DECODER_VERSION = "1"  # part of a slice's fingerprint: raise it when the same file would give visibly other pixels
 DEFAULT_MAX_DECODED_BYTES = 512 * 2**20
@@ -58,6 +65,7 @@ class DecodedImage:
         draft_scale: 1, 2, 4 or 8: the JPEG (for RAW: its preview) was decoded at 1/draft_scale of its size.
         orientation: EXIF orientation that was applied, 1 to 8.
         embedded: EXIF, XMP and IPTC blocks as they are in the file.
+        decoded_share: Share of the rows that could be decoded, in [0, 1]; None for a picture that is complete.
     """
 
     image: Image.Image
@@ -67,6 +75,11 @@ class DecodedImage:
     draft_scale: int = 1
     orientation: int = 1
     embedded: EmbeddedMetadata = field(default_factory=EmbeddedMetadata)
+    decoded_share: float | None = None
+
+
+class _TooLittleError(Exception):
+    """Raised when too few rows of a damaged picture can be decoded; the first error of the picture is reported with it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,7 +114,7 @@ def decode(
 
     Args:
         data: The file's content, its path, or the file, open at its beginning and closed afterwards. Animated files give their
-            first frame, RAW files their embedded preview.
+            first frame, RAW files their embedded preview. A file that ends early gives what can be decoded.
         min_side: Shortest side that the caller needs, in pixels; larger JPEGs may be returned at reduced size.
         max_decoded_bytes: Memory limit in bytes for the pixels and their conversion to RGB; larger pictures are refused.
         jpegs: Decodes ordinary JPEGs that are given as bytes; None for the CPU.
@@ -125,14 +138,11 @@ def decode(
 def _decode_stream(stream: IO[bytes], size: int, limits: _Limits, elsewhere: _Elsewhere | None = None) -> DecodedImage:
     head = stream.read(HEAD_BYTES)
     kind = supported_format(head)
-    stream.seek(0)
+    whole = from_its_start(stream, head, kind)
     try:
-        if kind == "RAW" or (kind == "TIFF" and is_raw(stream)):
-            return _decode_raw(stream, limits)
-        with open_image(stream, kind) as image:
-            if kind == "TIFF":
-                return _decode_tiff(cast("TiffImageFile", image), limits)
-            return _decode_opened(image, stream, kind, limits, elsewhere)
+        if kind == "RAW" or (kind == "TIFF" and is_raw(whole)):
+            return _decode_raw(whole, limits)
+        return _decode_version(Version(whole), kind, limits, elsewhere if whole is stream else None)
     except LodestoneError:
         raise
     except (MemoryError, Image.DecompressionBombError) as error:
@@ -140,8 +150,41 @@ def _decode_stream(stream: IO[bytes], size: int, limits: _Limits, elsewhere: _El
     except Exception as error:  # decoders raise anything on broken files, which must fail one picture and never the job
         if isinstance(error, OSError) and error.errno is not None:
             raise unreadable(error) from error
-        reason = explain_failure(error, stream, size, kind)
-        raise image_error(reason, f"the {kind} picture cannot be decoded: {error}", format=kind) from error
+        return _decode_damaged(whole, kind, limits, error, size)
+
+
+def _decode_damaged(stream: IO[bytes], kind: str, limits: _Limits, error: Exception, size: int) -> DecodedImage:
+    """Decode what can be decoded of a file that failed with `error`.
+
+    Raises:
+        ImageError: too little of the picture can be decoded; the message has the first error.
+    """
+    problem = first = "its data end early" if isinstance(error, struct.error) else str(error)
+    for version in versions_of(stream, kind, max_bytes=limits.max_decoded_bytes):
+        try:
+            return _decode_version(version, kind, limits, None)
+        except LodestoneError:
+            raise
+        except _TooLittleError as too_little:
+            problem = f"{first}; {too_little}"
+        except Exception as again:  # noqa: BLE001 - as for the whole file, whose error is reported
+            _log.debug("a repaired version of a %s picture failed too: %r", kind, again)
+    reason = explain_failure(error, stream, size, kind)
+    raise image_error(reason, f"the {kind} picture cannot be decoded: {problem}", format=kind) from error
+
+
+def _decode_version(version: Version, kind: str, limits: _Limits, elsewhere: _Elsewhere | None) -> DecodedImage:
+    with open_image(version.stream, kind, is_lean=version.is_lean) as image:
+        if kind == "TIFF":
+            return _decode_tiff(cast("TiffImageFile", image), version, limits)
+        return _decode_opened(image, version, kind, limits, elsewhere)
+
+
+def from_its_start(stream: IO[bytes], head: bytes, kind: str) -> IO[bytes]:
+    """Return the stream of a picture, at its beginning, without the blank bytes that may stand before a JPEG."""
+    blank = head.find(JPEG_START) if kind == "JPEG" else 0
+    stream.seek(0)
+    return stream if blank <= 0 else spliced(stream, [Range(blank, size_of(stream) - blank)])
 
 
 def supported_format(head: bytes) -> str:
@@ -168,8 +211,9 @@ def _shown(head: bytes) -> str:
 
 
 def _decode_opened(
-    image: ImageFile, stream: IO[bytes], kind: str, limits: _Limits, elsewhere: _Elsewhere | None
+    image: ImageFile, version: Version, kind: str, limits: _Limits, elsewhere: _Elsewhere | None
 ) -> DecodedImage:
+    stream = version.stream
     width, height = image.size
     scale = 1
     pixels: Image.Image | None = None
@@ -179,25 +223,50 @@ def _decode_opened(
     _refuse_if_too_large(image, (width, height), kind, limits)
     if elsewhere is not None and kind == "JPEG":
         pixels = elsewhere.pixels(cast("JpegImageFile", image), stream, JpegFile(elsewhere.data, width, height, scale))
+    share = version.share
     if pixels is None:
-        image.load()
+        if version.is_cut:
+            share = _load_cut(image, stream, kind, scale)
+        else:
+            image.load()
         pixels = image
     embedded = read_embedded(image)  # after loading: a PNG may keep metadata behind its pixels
-    picture = DecodedImage(to_srgb(pixels), width, height, kind, draft_scale=scale, embedded=embedded)
+    picture = DecodedImage(to_srgb(pixels), width, height, kind, draft_scale=scale, embedded=embedded, decoded_share=share)
     return _turned(picture, embedded.orientation)
 
 
-def _decode_tiff(image: TiffImageFile, limits: _Limits) -> DecodedImage:
+def _load_cut(image: ImageFile, stream: IO[bytes], kind: str, scale: int) -> float | None:
+    """Load a picture whose end is missing, and return the share of its rows that was decoded; None if nothing is missing.
+
+    Raises:
+        _TooLittleError: the share is less than `LEAST_SHARE`.
+    """
+    in_passes = comes_in_passes(image)
+    error = load_as_far_as_possible(image)
+    if error is not None and in_passes:
+        raise _TooLittleError("its rows come in several passes, of which the last ones are missing")
+    if kind == "JPEG":
+        share = share_of_jpeg(image, scale)
+    elif error is None:
+        return None
+    else:
+        share = share_of_png(stream) if kind == "PNG" else share_of_rows(image)
+    if share < LEAST_SHARE:
+        raise _TooLittleError(f"{share:.0%} of its rows can be read, and {LEAST_SHARE:.0%} are needed")
+    return share
+
+
+def _decode_tiff(image: TiffImageFile, version: Version, limits: _Limits) -> DecodedImage:
     from lodestone.imaging.tiff_samples import choose_decoder, with_meant_levels  # imported for TIFF files only
 
-    embedded = read_embedded(image)  # before loading: the tags are read from the file, which loading closes
+    # Before loading: the tags are read from the file, which loading closes.
+    embedded = read_embedded_of_tiff(version.stream) if version.is_lean else read_embedded(image)
     width, height = image.size
     _refuse_if_too_large(image, (width, height), "TIFF", limits)
     choose_decoder(image)
     image.load()  # Pillow applies a TIFF's orientation itself, to the size too
-    return DecodedImage(
-        to_srgb(with_meant_levels(image)), width, height, "TIFF", orientation=embedded.orientation, embedded=embedded
-    )
+    picture = to_srgb(with_meant_levels(image))
+    return DecodedImage(picture, width, height, "TIFF", orientation=embedded.orientation, embedded=embedded)
 
 
 def is_raw(stream: IO[bytes]) -> bool:

@@ -7,27 +7,28 @@ however large they are; WebP, HEIC and AVIF files are read whole, because their 
 from __future__ import annotations
 
 import io
+import logging
 import os
 from typing import IO, BinaryIO, Final
 
 from PIL import Image
 
 from lodestone.errors import LodestoneError
-from lodestone.imaging.decode import is_raw, supported_format
+from lodestone.imaging.decode import from_its_start, is_raw, supported_format
 from lodestone.imaging.exif import EmbeddedMetadata, read_embedded, read_embedded_of_tiff
 from lodestone.imaging.failures import FailureReason, image_error, unreadable
 from lodestone.imaging.opening import open_image
+from lodestone.imaging.repair.versions import versions_of
 from lodestone.imaging.sniff import HEAD_BYTES
+
+_log = logging.getLogger(__name__)
 
 BEGINNING_BYTES: Final = 256 << 10
 """Bytes from a file's beginning that hold the metadata of nearly every JPEG: a block has at most 64 KB, and previews follow."""
 
 # Formats whose metadata lies at the beginning of the file, if there is any; others may have it at the end.
 _AT_BEGINNING: Final = frozenset({"JPEG", "PNG", "GIF", "BMP"})
-_PNG_SIGNATURE_BYTES: Final = 8
-_PNG_CHUNKS: Final = frozenset({b"IHDR", b"PLTE", b"eXIf", b"iTXt", b"tEXt", b"zTXt", b"IEND"})
-_PNG_END: Final = b"\0\0\0\0IEND\xaeB`\x82"
-_PNG_MAX_CHUNK: Final = 1 << 20  # Pillow refuses larger texts
+_MAX_COPY_BYTES: Final = 256 << 20
 
 
 def read_header(data: bytes | str | os.PathLike[str] | BinaryIO) -> EmbeddedMetadata:
@@ -58,12 +59,12 @@ def is_enough(beginning: bytes) -> bool:
 
 
 def _read(stream: IO[bytes]) -> EmbeddedMetadata:
-    kind = supported_format(stream.read(HEAD_BYTES))
-    stream.seek(0)
+    kind = supported_format(head := stream.read(HEAD_BYTES))
+    stream = from_its_start(stream, head, kind)
     try:
         if kind == "RAW" or (kind == "TIFF" and is_raw(stream)):
             return _of_raw(stream)
-        with open_image(_without_pixels(stream) if kind == "PNG" else stream, kind) as image:
+        with open_image(stream, kind, with_pixels=False) as image:
             return read_embedded(image)
     except LodestoneError:
         raise
@@ -72,7 +73,21 @@ def _read(stream: IO[bytes]) -> EmbeddedMetadata:
     except Exception as error:  # parsers raise anything on broken files
         if isinstance(error, OSError) and error.errno is not None:
             raise unreadable(error) from error
+        repaired = _read_damaged(stream, kind)
+        if repaired is not None:
+            return repaired
         raise image_error(FailureReason.CORRUPT, f"the header of the {kind} picture cannot be read: {error}") from error
+
+
+def _read_damaged(stream: IO[bytes], kind: str) -> EmbeddedMetadata | None:
+    """Return the metadata that is left of a damaged file, or None."""
+    for version in versions_of(stream, kind, max_bytes=_MAX_COPY_BYTES):
+        try:
+            with open_image(version.stream, kind, with_pixels=False, is_lean=version.is_lean) as image:
+                return read_embedded(image)
+        except Exception as error:  # noqa: BLE001 - as above; the first error is reported
+            _log.debug("a repaired version of the header cannot be read either: %r", error)
+    return None
 
 
 def _of_raw(stream: IO[bytes]) -> EmbeddedMetadata:
@@ -83,26 +98,3 @@ def _of_raw(stream: IO[bytes]) -> EmbeddedMetadata:
         return container
     jpeg = read_preview(stream).jpeg  # no TIFF container: the preview has the metadata
     return container if jpeg is None else _read(io.BytesIO(jpeg))
-
-
-def _without_pixels(stream: IO[bytes]) -> IO[bytes]:
-    """Return a PNG of the same header and metadata without pixels, which are skipped: metadata may lie behind them.
-
-    A file that ends early gives what comes before its end.
-    """
-    short = io.BytesIO()
-    short.write(stream.read(_PNG_SIGNATURE_BYTES))
-    while len(head := stream.read(8)) == 8:
-        length, name = int.from_bytes(head[:4], "big"), head[4:]
-        if name in _PNG_CHUNKS and length <= _PNG_MAX_CHUNK:
-            chunk = stream.read(length + 4)  # with its checksum
-            if len(chunk) == length + 4:
-                short.write(head + chunk)
-        else:
-            stream.seek(length + 4, os.SEEK_CUR)
-        if name == b"IEND":
-            break
-    else:
-        short.write(_PNG_END)
-    short.seek(0)
-    return short

@@ -11,6 +11,7 @@ from typing import IO, TYPE_CHECKING, Literal
 from PIL import UnidentifiedImageError
 
 from lodestone.imaging.failures import FailureReason
+from lodestone.imaging.repair.png_chunks import needed_parts
 
 if TYPE_CHECKING:
     from PIL.ImageFile import ImageFile
@@ -27,16 +28,32 @@ _OPENERS = {
     "HEIF": ("pillow_heif", "HeifImageFile"),
 }
 
+_LEAN_OPENER = ("lodestone.imaging.repair.lean_tiff", "LeanTiffImageFile")
+
 _TRUNCATION_WORDS = ("truncated", "unexpected end", "end of file", "eof", "too short", "not enough data")
 _UNSUPPORTED_WORDS = ("unknown pixel mode", "unsupported", "not supported", "not implemented", "unknown compression")
 _ENDINGS = {"JPEG": b"\xff\xd9", "PNG": b"IEND", "GIF": b"\x3b"}
 _TAIL_BYTES = 4096  # some writers append a few bytes after the end
 
 
-def open_image(stream: IO[bytes], kind: str) -> ImageFile:
-    """Read the header of a picture of format `kind`; no pixel is decoded. Pillow's errors are passed through."""
-    module, name = _OPENERS[kind]
-    opened: ImageFile = getattr(importlib.import_module(module), name)(stream)
+def open_image(stream: IO[bytes], kind: str, *, with_pixels: bool = True, is_lean: bool = False) -> ImageFile:
+    """Read the header of a picture of format `kind`; no pixel is decoded. Pillow's errors are passed through.
+
+    Args:
+        stream: The file, at its beginning.
+        kind: The format, as `sniff_format` names it.
+        with_pixels: Whether the picture will be loaded. A PNG without pixels is read for the metadata behind them.
+        is_lean: Whether only those tags of a TIFF are read that its pixels need.
+    """
+    module, name = _LEAN_OPENER if is_lean else _OPENERS[kind]
+    opener = getattr(importlib.import_module(module), name)
+    if kind != "PNG":
+        opened: ImageFile = opener(stream)
+        return opened
+    parts = needed_parts(stream, with_pixels=with_pixels)
+    opened = opener(parts.stream)
+    if parts.profile is not None:
+        opened.info["icc_profile"] = parts.profile
     return opened
 
 

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 HEAD_BYTES = 64  # enough for every signature below
 
+JPEG_START = b"\xff\xd8\xff"
+_BLANK = b"\r\n\t \0"  # what programs that paste or mail pictures put before a JPEG; viewers skip it
+
 # ISO base media brands (bytes 8 to 12 of the file, then the list of compatible ones).
 _AVIF_BRANDS = frozenset({b"avif", b"avis"})
 _HEIF_BRANDS = frozenset({b"heic", b"heix", b"hevc", b"hevx", b"heim", b"heis", b"hevm", b"hevs", b"mif1", b"mif2", b"msf1"})
@@ -44,7 +47,7 @@ def sniff_format(head: bytes) -> str | None:
         "JPEG", "PNG", "WEBP", "GIF", "BMP", "TIFF", "HEIF", "AVIF" or "RAW"; None when it is none of these. Most RAW files are
         TIFF containers and give "TIFF": only their tags tell them apart.
     """
-    if head.startswith(b"\xff\xd8\xff"):
+    if head.lstrip(_BLANK).startswith(JPEG_START):
         return "JPEG"
     if head.startswith(b"\x89PNG\r\n\x1a\n"):
         return "PNG"
