@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import replace
 from functools import cached_property, partial
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, BinaryIO, Self
 
 from lodestone.config.home import Home, home_of
 from lodestone.config.own_profiles import choose_profile
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from lodestone.generators.engine_call import Engine, HubObserver
     from lodestone.generators.hub import Hub
     from lodestone.generators.registry import GeneratorContext
+    from lodestone.imaging.budget import DecodingBudget
     from lodestone.models.cache import ModelCache
     from lodestone.models.context import ModelContext
     from lodestone.query.encoder import LocalEncoder
@@ -325,20 +326,32 @@ class Runtime(LearningResources):
         )
         return local if self.remote_stages is None else self.remote_stages.tagger(local)
 
-    def decode(self, data: bytes | Path, *, min_side: int = 0) -> Image.Image:
+    def decode(self, data: bytes | Path | BinaryIO, *, min_side: int = 0, until: float | None = None) -> Image.Image:
         """Decode a picture's bytes or file to an upright RGB picture, within the same limits as when indexing.
+
+        All pictures that this process decodes here at once take as much memory together as one picture may when indexing, and
+        large ones are reduced as soon as they are decoded.
 
         Args:
             data: The file, or its content.
             min_side: Pixels that the shorter side may not be reduced below; at least what the models need.
+            until: When waiting for memory that others have taken ends, on the clock of `time.monotonic()`; None for a while.
 
         Raises:
             ImageError: not a usable picture.
+            OverloadedError: other pictures had taken the memory until then, or too many wait for it.
         """
-        from lodestone.imaging.decode import decode
+        from lodestone.imaging.decode import Sharing, decode
 
         smallest = max(min_side, *(backbone.input_size for backbone in self.backbones()))
-        return decode(data, min_side=smallest, max_decoded_bytes=self.settings.index.max_decoded_mb << 20).image
+        limit = self.settings.index.max_decoded_mb << 20
+        return decode(data, min_side=smallest, max_decoded_bytes=limit, sharing=Sharing(self._decoding_budget, until)).image
+
+    @cached_property
+    def _decoding_budget(self) -> DecodingBudget:
+        from lodestone.imaging.budget import DecodingBudget
+
+        return DecodingBudget(self.settings.index.max_decoded_mb << 20)
 
     def close(self) -> None:
         """Flush and release everything that was opened. Idempotent."""

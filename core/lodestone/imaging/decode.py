@@ -14,6 +14,7 @@ import io
 import logging
 import os
 import struct
+from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from typing import IO, TYPE_CHECKING, BinaryIO, cast
 
@@ -24,7 +25,7 @@ from lodestone.imaging.colour import decoding_bytes, to_srgb
 from lodestone.imaging.exif import EmbeddedMetadata, read_embedded, read_embedded_of_tiff
 from lodestone.imaging.failures import FailureReason, image_error, too_large, unreadable
 from lodestone.imaging.gpu_jpeg import GpuJpegs, JpegFile
-from lodestone.imaging.jpeg import apply_draft, is_ordinary
+from lodestone.imaging.jpeg import DRAFT_MARGIN, apply_draft, coefficient_bytes, is_ordinary
 from lodestone.imaging.opening import explain_failure, open_image
 from lodestone.imaging.repair.shares import comes_in_passes, load_as_far_as_possible, share_of_jpeg, share_of_png, share_of_rows
 from lodestone.imaging.repair.spliced import Range, size_of, spliced
@@ -36,10 +37,14 @@ if TYPE_CHECKING:
     from PIL.JpegImagePlugin import JpegImageFile
     from PIL.TiffImagePlugin import TiffImageFile
 
+    from lodestone.imaging.budget import DecodingBudget
+
 _log = logging.getLogger(__name__)
 
 DECODER_VERSION = "1"  # part of a slice's fingerprint: raise it when the same file would give visibly other pixels
 DEFAULT_MAX_DECODED_BYTES = 512 * 2**20
+REDUCED_FROM_PIXELS = 4 << 20
+"""Pictures that share memory are kept as they are up to this size."""
 
 _TRANSPOSE = {
     2: Image.Transpose.FLIP_LEFT_RIGHT,
@@ -83,9 +88,30 @@ class _TooLittleError(Exception):
 
 
 @dataclass(frozen=True, slots=True)
+class Sharing:
+    """Says that a picture shares the memory of its process with others that are decoded at the same time.
+
+    Attributes:
+        budget: The memory of all of them.
+        until: When waiting for room ends, on the clock of `time.monotonic()`; None for the budget's own patience.
+    """
+
+    budget: DecodingBudget
+    until: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class _Limits:
     min_side: int
     max_decoded_bytes: int
+    sharing: Sharing | None
+    held: ExitStack
+
+    def take(self, needed: int) -> None:
+        """Take room for a picture that needs `needed` bytes, in place of what this picture has taken before."""
+        if self.sharing is not None:
+            self.held.close()
+            self.held.enter_context(self.sharing.budget.room(needed, until=self.sharing.until))
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,6 +135,7 @@ def decode(
     min_side: int,
     max_decoded_bytes: int = DEFAULT_MAX_DECODED_BYTES,
     jpegs: GpuJpegs | None = None,
+    sharing: Sharing | None = None,
 ) -> DecodedImage:
     """Decode a picture from its bytes or its path. Thread-safe; Pillow's decoders release the GIL.
 
@@ -118,21 +145,35 @@ def decode(
         min_side: Shortest side that the caller needs, in pixels; larger JPEGs may be returned at reduced size.
         max_decoded_bytes: Memory limit in bytes for the pixels and their conversion to RGB; larger pictures are refused.
         jpegs: Decodes ordinary JPEGs that are given as bytes; None for the CPU.
+        sharing: The memory that pictures share which are decoded at once; with it, large pictures of every format are reduced
+            before it is given back. None where the caller bounds how many are decoded at once.
 
     Raises:
+        OverloadedError: no room was left in the shared memory in time.
         ImageTooLargeError: the picture needs more than `max_decoded_bytes`.
         ImageError: the file is empty, missing, unreadable, truncated, corrupt, unsupported or no picture; `details["reason"]`
             is the `FailureReason`.
     """
-    limits = _Limits(min_side, max_decoded_bytes)
-    if isinstance(data, bytes):
-        return _decode_stream(io.BytesIO(data), len(data), limits, _Elsewhere(data, jpegs) if jpegs is not None else None)
-    try:
-        # A str path may hold surrogates (names that are not UTF-8).
-        with open(data, "rb") if isinstance(data, (str, os.PathLike)) else data as stream:  # noqa: PTH123
-            return _decode_stream(stream, os.fstat(stream.fileno()).st_size, limits)
-    except OSError as error:
-        raise unreadable(error) from error
+    with ExitStack() as held:  # left when the pixels that are not returned are gone
+        limits = _Limits(min_side, max_decoded_bytes, sharing, held)
+        if isinstance(data, bytes):
+            elsewhere = _Elsewhere(data, jpegs) if jpegs is not None else None
+            return _reduced(_decode_stream(io.BytesIO(data), len(data), limits, elsewhere), limits)
+        try:
+            # A str path may hold surrogates (names that are not UTF-8).
+            with open(data, "rb") if isinstance(data, (str, os.PathLike)) else data as stream:  # noqa: PTH123
+                return _reduced(_decode_stream(stream, os.fstat(stream.fileno()).st_size, limits), limits)
+        except OSError as error:
+            raise unreadable(error) from error
+
+
+def _reduced(picture: DecodedImage, limits: _Limits) -> DecodedImage:
+    """Return a large picture that shares memory at 1/n of its size, with the margin that reduced JPEGs have."""
+    image = picture.image
+    if limits.sharing is None or image.width * image.height <= REDUCED_FROM_PIXELS:
+        return picture
+    factor = int(min(image.size) // max(DRAFT_MARGIN * limits.min_side, 1))
+    return picture if factor <= 1 else replace(picture, image=image.reduce(factor))
 
 
 def _decode_stream(stream: IO[bytes], size: int, limits: _Limits, elsewhere: _Elsewhere | None = None) -> DecodedImage:
@@ -215,12 +256,13 @@ def _decode_opened(
 ) -> DecodedImage:
     stream = version.stream
     width, height = image.size
-    scale = 1
+    scale, held = 1, 0
     pixels: Image.Image | None = None
     if kind == "JPEG":
         jpeg = cast("JpegImageFile", image)
         scale = apply_draft(jpeg, stream, min_side=limits.min_side, max_decoded_bytes=limits.max_decoded_bytes)
-    _refuse_if_too_large(image, (width, height), kind, limits)
+        held = coefficient_bytes(jpeg, stream, width, height)
+    _take_room(image, (width, height), kind, limits, held_by_scans=held)
     if elsewhere is not None and kind == "JPEG":
         pixels = elsewhere.pixels(cast("JpegImageFile", image), stream, JpegFile(elsewhere.data, width, height, scale))
     share = version.share
@@ -262,7 +304,7 @@ def _decode_tiff(image: TiffImageFile, version: Version, limits: _Limits) -> Dec
     # Before loading: the tags are read from the file, which loading closes.
     embedded = read_embedded_of_tiff(version.stream) if version.is_lean else read_embedded(image)
     width, height = image.size
-    _refuse_if_too_large(image, (width, height), "TIFF", limits)
+    _take_room(image, (width, height), "TIFF", limits)
     choose_decoder(image)
     image.load()  # Pillow applies a TIFF's orientation itself, to the size too
     picture = to_srgb(with_meant_levels(image))
@@ -291,7 +333,8 @@ def _decode_raw(stream: IO[bytes], limits: _Limits) -> DecodedImage:
     return replace(picture, width=preview.width, height=preview.height, format="RAW", embedded=embedded)
 
 
-def _refuse_if_too_large(image: Image.Image, original: tuple[int, int], kind: str, limits: _Limits) -> None:
+def _take_room(image: Image.Image, original: tuple[int, int], kind: str, limits: _Limits, *, held_by_scans: int = 0) -> None:
+    """Refuse an opened picture that is too large, or take room for it."""
     if min(image.size) < 1:
         raise image_error(
             FailureReason.CORRUPT, f"the {kind} picture says it is {original[0]} x {original[1]} pixels", format=kind
@@ -299,6 +342,7 @@ def _refuse_if_too_large(image: Image.Image, original: tuple[int, int], kind: st
     needed = decoding_bytes(image.mode, *image.size, kind=kind)
     if needed > limits.max_decoded_bytes:
         raise too_large(original, kind, needed, limits.max_decoded_bytes)
+    limits.take(needed + held_by_scans)
 
 
 def _turned(picture: DecodedImage, orientation: int) -> DecodedImage:

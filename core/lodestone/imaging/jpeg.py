@@ -48,8 +48,8 @@ def apply_draft(image: JpegImageFile, stream: IO[bytes], *, min_side: int, max_d
     scale = _largest_scale(min(width, height), DRAFT_MARGIN * min_side)
     if decoding_bytes(image.mode, -(-width // scale), -(-height // scale)) > max_decoded_bytes:
         scale = _largest_scale(min(width, height), min_side)
-    if _comes_in_several_scans(image, stream):
-        coefficients = _coefficient_bytes(image, width, height)
+    coefficients = coefficient_bytes(image, stream, width, height)
+    if coefficients:
         if coefficients > max_decoded_bytes:
             raise too_large((width, height), "progressive JPEG", coefficients, max_decoded_bytes)
         if _scans_behind(stream) >= MAX_SCANS:
@@ -110,7 +110,10 @@ def _scans_behind(stream: IO[bytes]) -> int:
     return count
 
 
-def _coefficient_bytes(image: JpegImageFile, width: int, height: int) -> int:
+def coefficient_bytes(image: JpegImageFile, stream: IO[bytes], width: int, height: int) -> int:
+    """Return the bytes of coefficients that libjpeg holds for an opened JPEG of this size; 0 for one of a single scan."""
+    if not _comes_in_several_scans(image, stream):
+        return 0
     samplings = [(max(h, 1), max(v, 1)) for _, h, v, _ in image.layer] or [(1, 1)]
     densest = max(h for h, _ in samplings) * max(v for _, v in samplings)
     samples = sum(h * v for h, v in samplings) / densest

@@ -125,13 +125,10 @@ class PictureUseCases:
         thumbnails = self._session.runtime.thumbnails
         data = thumbnails.good(image.hash)
         if data is None:
-            from lodestone.imaging.decode import decode
-
-            limit = settings.max_decoded_mb << 20
             original = self._original(image, root)
             source = original if isinstance(original, bytes) else original.file()
-            picture = decode(source, min_side=settings.thumbnail_px, max_decoded_bytes=limit)
-            data = thumbnails.replace(image.hash, picture.image)
+            picture = self._session.runtime.decode(source, min_side=settings.thumbnail_px)
+            data = thumbnails.replace(image.hash, picture)
         return PictureFile(data, MEDIA_TYPE, f"{image.hash}-thumbnail")
 
     def paths(self, request: PathsRequest, caller: Caller) -> PicturePaths:

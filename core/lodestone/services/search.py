@@ -6,15 +6,16 @@ The restriction to the caller's corpora is a condition of the store's filter: it
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, Final, cast
 
 from lodestone.access.caller import Caller
 from lodestone.access.visibility import EVERYTHING
-from lodestone.errors import ImageError, InvalidRequestError
+from lodestone.errors import DeadlineExceededError, ImageError, ImageTooLargeError, InvalidRequestError
 from lodestone.query.composing.targets import EDITED_SIDE
 from lodestone.query.request_context import NOW, RequestContext
 from lodestone.query.tree import Query
@@ -28,6 +29,10 @@ if TYPE_CHECKING:
 
     from lodestone.services.pictures import PictureUseCases
     from lodestone.services.sessions.session import HomeSession
+
+
+_PIXEL_BYTES: Final = 4
+_MOST_REQUEST_BYTES: Final = 256 << 20  # of decoded pictures that one request holds
 
 
 class SearchUseCases:
@@ -115,7 +120,7 @@ class SearchUseCases:
         if more or words or is_composed(options):
             request = options if isinstance(options, SearchRequest) else SearchRequest(**dict(options))
             return await self._answer(request, caller, context, [picture, *more])
-        image = await asyncio.to_thread(self._session.runtime.decode, picture)
+        image = await asyncio.to_thread(self._session.runtime.decode, picture, until=self._until(options, context))
         engine = await self._session.engine()
         return _shown(caller, await engine.by_picture(image, options, request_context=_of(context, caller)), options)
 
@@ -123,23 +128,54 @@ class SearchUseCases:
         self, request: SearchRequest, caller: Caller, context: RequestContext, pictures: Sequence[bytes] = ()
     ) -> SearchResponse:
         """Return the answer to a composed query with these uploaded pictures."""
-        images = [await self._decoded(number, pictures, request) for number in range(len(pictures))]
+        images: list[PillowImage.Image] = []
+        until = self._until(request, context)
+        for number in range(len(pictures)):
+            images.append(await self._decoded(number, pictures, request, until))
+            _require_bounded(images)
         query, request = await self._composed.query_of(request, caller, images)
         engine = await self._session.engine()
         return _shown(caller, await engine.composed(query, request, request_context=_of(context, caller)), request)
 
-    async def _decoded(self, number: int, pictures: Sequence[bytes], request: SearchRequest) -> PillowImage.Image:
+    def _until(self, options: SearchOptions, context: RequestContext) -> float:
+        """Return when decoding has to have begun, on the clock of `time.monotonic()`: the query's own deadline."""
+        allowed_ms = options.deadline_ms or self._session.runtime.settings.query.deadline_ms
+        return (time.monotonic() if context.arrived is None else context.arrived) + allowed_ms / 1000 - context.way_back
+
+    async def _decoded(self, number: int, pictures: Sequence[bytes], request: SearchRequest, until: float) -> PillowImage.Image:
         """Return one of several uploaded pictures; where it cannot be decoded, the error says which it was."""
         # Which composition a refinement takes over is not known yet.
         compositions = self._session.runtime.settings.compositions.values()
         side = _side_of(request, editing=any(one.target == "guide" for one in compositions))
+        if time.monotonic() >= until:
+            raise DeadlineExceededError(
+                f"{number} of {len(pictures)} pictures that were sent were decoded in the time allowed",
+                hint="send fewer or smaller pictures, or allow more time (deadline_ms)",
+            )
         try:
-            return await asyncio.to_thread(self._session.runtime.decode, pictures[number], min_side=side)
+            return await asyncio.to_thread(self._session.runtime.decode, pictures[number], min_side=side, until=until)
         except ImageError as error:
             if len(pictures) == 1:
                 raise
             message = f"picture {number + 1} of {len(pictures)} that were sent: {error.message}"
             raise type(error)(message, hint=error.hint, **error.details) from error
+
+
+def _require_bounded(images: Sequence[PillowImage.Image]) -> None:
+    """Refuse pictures of one request that take too much memory together, reduced as they are.
+
+    Raises:
+        ImageTooLargeError: they do.
+    """
+    taken = sum(image.width * image.height * _PIXEL_BYTES for image in images)
+    if taken > _MOST_REQUEST_BYTES:
+        raise ImageTooLargeError(
+            f"{len(images)} pictures that were sent take {taken >> 20} MB decoded; one request may take "
+            f"{_MOST_REQUEST_BYTES >> 20} MB",
+            hint="send fewer pictures, or smaller copies",
+            needed_bytes=taken,
+            allowed_bytes=_MOST_REQUEST_BYTES,
+        )
 
 
 def _side_of(request: SearchRequest, *, editing: bool) -> int:
