@@ -245,6 +245,16 @@ class VectorStore(ABC):
         """
         return False
 
+    def examine_files(self, name: str) -> None:  # noqa: B027, ARG002 - a server looks after its own files
+        """Compare all bytes of a collection's files with what was recorded when they were written.
+
+        Raises:
+            CollectionDamagedError: A file is not as it was recorded.
+        """
+
+    def settle(self) -> None:  # noqa: B027 - a server looks after its own files
+        """Record what the files of all collections hold, at the end of a piece of work that wrote to them."""
+
     @abstractmethod
     def retrieve(self, name: str, ids: Sequence[str], *, with_payload: bool = True) -> PointBatch:
         """Return points by id with vectors, and payloads or empty ones, in the order of `ids`; missing ids are left out."""

@@ -189,6 +189,7 @@ def _sync(resources: SyncResources, how: _Loading, *, build: bool) -> SyncReport
         _drop_dangling(resources.store)
     tags_damage = mend(resources.catalog, resources.store)
     deliver(resources.catalog, resources.store)
+    resources.store.settle()
     return SyncReport(tuple(reports), tuple(dropped), time.perf_counter() - started, tags_damage)
 
 

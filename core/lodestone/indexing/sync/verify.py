@@ -132,6 +132,7 @@ def _examine(
         return replace(result, exists=nothing, promoted=nothing or not target.promoted, unloaded=unloaded)
     promoted = not target.promoted or store.aliases().get(target.alias) == target.collection
     points = store.count(target.collection)
+    store.examine_files(target.collection)
     checker = _SliceChecker(store, target, sample, draw or random.Random())  # noqa: S311 - a sample, not a secret
     meter = Meter(progress, RunStage.VERIFY, total=checker.total, detail=target.collection)
     for record in target.catalog.slices():

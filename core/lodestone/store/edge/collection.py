@@ -5,7 +5,7 @@
     <collection>/gen-<hex>/shard/   the engine's files
     <collection>/gen-<hex>/built.json   graph parameters of the last finished build, if any
     <collection>/gen-<hex>/upserts.bin  number of points upserted since that build (see generation.py)
-    <collection>/gen-<hex>/sizes.json   sizes of the engine's files when they were last closed (see file_sizes.py)
+    <collection>/gen-<hex>/contents.json   sizes and checksums of these files when they were last closed (see contents.py)
     <collection>/gen-<hex>/matrix.bin   the vectors once more, as a matrix to multiply with (see matrix_file.py)
 
 A build copies the current generation, lets a child process build the graph in the copy, replays the writes made meanwhile and
@@ -38,8 +38,7 @@ from lodestone.store.edge.engine import (
     sparse_upsert_operation,
     upsert_operation,
 )
-from lodestone.store.edge.file_sizes import record_sizes
-from lodestone.store.edge.generation import SHARD_DIR, Generation, build_facts, record_build
+from lodestone.store.edge.generation import SHARD_DIR, Generation, build_facts, content_record, record_build
 from lodestone.store.edge.matrix import VectorMatrix
 from lodestone.store.edge.matrix_keeper import MatrixKeeper, MatrixPolicy
 from lodestone.store.edge.spec import SPEC_FILE, dump_spec, read_spec
@@ -98,7 +97,7 @@ class EdgeCollection:
             create_field_indexes(shard, spec)
             shard.flush()
             shard.close()
-            record_sizes(shard_path.parent, SHARD_DIR)
+            content_record(shard_path.parent).renew(written=True)
             write_atomically(draft / SPEC_FILE, dump_spec(spec))
             write_atomically(draft / CURRENT_FILE, generation)
             draft.rename(path)
@@ -177,6 +176,23 @@ class EdgeCollection:
         """Return the parameters that the current graph was built with, or None."""
         with self._leased() as generation, engine_errors("reading how its graph was built", self.path, collection=self.name):
             return generation.built_with()
+
+    def examine(self) -> None:
+        """Compare all bytes of the files with what was recorded when they were written.
+
+        Raises:
+            CollectionDamagedError: A file is not as it was recorded.
+            StoreError: A file cannot be read.
+        """
+        with self._writing, self._leased() as generation, engine_errors("reading", self.path, collection=self.name):
+            if (why := generation.examine()) is not None:
+                raise damaged(self.name, self.path, why)
+
+    def settle(self) -> None:
+        """Record what the files hold now if points were written, so that a process that is killed later leaves them vouched for."""
+        with self._writing:
+            if self._generation is not None:
+                self._generation.settle()
 
     def build(self, run_child: BuildChild) -> None:
         """Build the graph over all points in a child process, as the module's docstring describes.
@@ -314,7 +330,7 @@ class EdgeCollection:
             return self.spec
 
     def _switch_to(self, draft: Path) -> None:
-        built = Generation(draft)
+        built = Generation(draft, made_here=True)
         try:
             for _ in range(MAX_REPLAY_ROUNDS):
                 with self._writing:
@@ -344,8 +360,8 @@ class EdgeCollection:
             with self._writing, self.reading() as shard, engine_errors("bringing over writes", self.path):
                 existing = as_batch(shard.retrieve(batch, True, True), dim=self.spec.dim)
                 deleted = set(batch).difference(existing.ids)
+                target.count_upserts(len(existing))
                 if len(existing):
-                    target.count_upserts(len(existing))
                     target.shard.update(upsert_operation(existing))
                 if deleted:
                     target.shard.update(delete_operation(sorted(deleted)))

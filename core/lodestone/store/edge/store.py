@@ -239,6 +239,17 @@ class EdgeStore(VectorStore):
             collection = self._collections.get(name)
         return collection is not None and collection.has_matrix
 
+    def examine_files(self, name: str) -> None:
+        """Compare all bytes of a collection's files with what was recorded when they were written."""
+        self._collection(name).examine()
+
+    def settle(self) -> None:
+        """Record what the files of all opened collections hold."""
+        with self._lock:
+            collections = list(self._collections.values())
+        for collection in collections:
+            collection.settle()
+
     def retrieve(self, name: str, ids: Sequence[str], *, with_payload: bool = True) -> PointBatch:
         """Return points by id with vectors, and payloads or empty ones, in the order of `ids`; missing ids are left out."""
         collection = self._collection(name)
