@@ -190,6 +190,12 @@ class CatalogLostError(CatalogError):
     code = "catalog_lost"
 
 
+class HomeUnfinishedError(CatalogError):
+    """A restore or rebuild of the home was interrupted, or still runs. The same command goes on with it."""
+
+    code = "home_unfinished"
+
+
 class EmbeddingsDamagedError(LodestoneError):
     """A stored embedding file is missing, truncated or altered. Index the corpus again: only damaged slices are redone."""
 

@@ -16,7 +16,7 @@ from tests.support.s3_server import s3_server
 
 from lodestone.backup import create as creating
 from lodestone.backup.create import create_backup
-from lodestone.backup.restore import restore_backup
+from lodestone.backup.restore import SETTINGS_ASIDE, restore_backup
 from lodestone.backup.snapshots import snapshots
 from lodestone.backup.verify import prune_backup, verify_backup
 from lodestone.catalog import tables
@@ -150,7 +150,11 @@ def test_thumbnails_and_settings_are_taken_where_asked_for(runtime: Runtime, tmp
     create_backup(runtime, area)
     assert area.names("thumbnails") == ([], [])
     create_backup(runtime, area, thumbnails=True, settings=True)
-    with _restored(tmp_path / "new", area) as new:
+    with _restored(tmp_path / "careful", area) as new:
+        assert not (new.home.path / "lodestone.toml").exists()
+        assert (new.home.path / SETTINGS_ASIDE).read_text() == "[serve]\nport = 1\n"
+    with _restored(tmp_path / "new", area, settings=True) as new:
+        assert not (new.home.path / SETTINGS_ASIDE).exists()
         assert set(new.thumbnails.contents()) == set(runtime.thumbnails.contents())
         assert len(set(new.thumbnails.contents())) == 10
         assert (new.home.path / "lodestone.toml").read_text() == "[serve]\nport = 1\n"
@@ -194,7 +198,7 @@ def test_a_backup_cannot_write_outside_the_home_that_it_fills(runtime: Runtime, 
         copy.write_text(copy.read_text("utf-8").replace(artifact, path), encoding="utf-8")
     for number, name in enumerate(["by receipt", *(name.replace("/", "_") for name in forged)]):
         folder = tmp_path / f"restored-{number}"
-        with open_runtime(folder) as new, pytest.raises(ConfigurationError, match="names a file outside the home"):
+        with open_runtime(folder) as new, pytest.raises(ConfigurationError, match="names a file that no backup holds"):
             restore_backup(new, open_area(tmp_path / name))
         assert list(folder.rglob("outside*")) == []
         assert not (tmp_path / "outside.bin").exists()

@@ -122,24 +122,39 @@ def restore(
     new_id: Annotated[
         bool, typer.Option("--new-id", help="The restored home is a copy beside the living one: it gets its own collections.")
     ] = False,
+    settings: Annotated[
+        bool, typer.Option("--settings", help="Put the backup's lodestone.toml into force; read it before.")
+    ] = False,
     load: Annotated[bool, typer.Option("--load/--no-load", help="Make the collections of vectors at once.")] = True,
     home: HomeOption = None,
     profile: ProfileOption = None,
     output: OutputOption = Output.HUMAN,
 ) -> None:
-    """Fill an empty home from a snapshot, and load its vectors. No picture is read and no model runs."""
+    """Fill an empty home from a snapshot, and load its vectors. No picture is read and no model runs.
+
+    If the command is interrupted, the same command goes on with it; until then every other command refuses the home.
+    """
     with CommandContext(home=home, profile=profile, output=output, purpose="lodestone backup restore") as context:
-        from lodestone.backup.restore import restore_backup
+        from lodestone.backup.restore import SETTINGS_ASIDE, finish_restore, restore_backup
         from lodestone.files.opening import open_area
 
         runtime = context.runtime
         with shown_progress(context) as progress:
-            report = restore_backup(runtime, open_area(where), name=snapshot, new_id=new_id, progress=progress)
+            report = restore_backup(
+                runtime,
+                open_area(where),
+                name=snapshot,
+                new_id=new_id,
+                settings=settings,
+                then_load=load,
+                progress=progress,
+            )
             points = None
             if load and report.images:
                 from lodestone.indexing.sync.collections import sync
 
                 points = sum(one.points for one in sync(runtime, progress=progress).collections)
+            finish_restore(runtime)
 
         def human(console: Console) -> None:
             console.print(
@@ -149,6 +164,12 @@ def restore(
                 ),
                 markup=False,
             )
+            if report.resumed:
+                console.print("an interrupted restore had filled the catalog; its vectors were loaded now", markup=False)
+            if report.settings_aside:
+                console.print(
+                    f"the backup's settings are not in force: read {SETTINGS_ASIDE}, and rename it to lodestone.toml", markup=False
+                )
             if report.lacking:
                 console.print(
                     f"{report.lacking:,} embeddings files were lost: `lodestone index` makes them again", markup=False
@@ -161,6 +182,8 @@ def restore(
             "images": report.images,
             "embedding_files": report.embedding_files,
             "lacking": report.lacking,
+            "resumed": report.resumed,
+            "settings_aside": SETTINGS_ASIDE if report.settings_aside else None,
             "points": points,
         }
         context.emit(value, human)

@@ -39,11 +39,13 @@ def rebuild(
 ) -> None:
     """Make the catalog of a home again whose catalog.sqlite was lost, emptied or damaged. No model runs.
 
+    If the command is interrupted, the same command goes on with it; until then every other command refuses the home.
+
     Pictures, captions and hashes come from the Parquet files. Tags, feedback, recorded queries, keys and runs are gone: a
     backup has them (`lodestone backup restore`).
     """
     with CommandContext(home=home, profile=profile, output=output, purpose="lodestone catalog rebuild") as context:
-        from lodestone.backup.rebuild import rebuild_catalog
+        from lodestone.backup.rebuild import finish_rebuild, rebuild_catalog
         from lodestone.errors import ConfigurationError, ServiceUnavailableError
 
         runtime = context.runtime
@@ -58,16 +60,19 @@ def rebuild(
             )
         with shown_progress(context) as progress:
             known = [folder.expanduser().absolute() for folder in folders or ()]
-            report = rebuild_catalog(runtime.home, runtime.embeddings, folders=known, progress=progress)
+            report = rebuild_catalog(runtime.home, runtime.embeddings, folders=known, then_load=load, progress=progress)
             points = None
             if load and report.images:
                 from lodestone.indexing.sync.collections import sync
 
                 points = sum(collection.points for collection in sync(runtime, progress=progress).collections)
+            finish_rebuild(runtime.home)
         context.emit({**asdict(report), "points": points}, lambda console: _print(console, report, points))
 
 
 def _print(console: Console, report: RebuildReport, points: int | None) -> None:
+    if report.resumed:
+        console.print("an interrupted rebuild had made the catalog; its vectors were loaded now", markup=False)
     console.print(
         printable(
             f"rebuilt the catalog: {counted(report.images, 'picture')} with {counted(report.captions, 'caption')} "

@@ -18,9 +18,12 @@ from uuid import UUID
 
 from lodestone.backup.parquet_corpus import Pages, ParquetCorpus
 from lodestone.catalog.catalog import Catalog
+from lodestone.catalog.records import Corpus
+from lodestone.config.unfinished import REBUILD, Stage, UnfinishedWork, refuse_unfinished
 from lodestone.durable_files import sync_folder
 from lodestone.embeddings.corpus_records import write_corpus_record
 from lodestone.errors import CatalogError, ConfigurationError, NotFoundError
+from lodestone.indexing.faults import Faults
 from lodestone.indexing.progress import Meter, Progress, RunStage, silent
 
 if TYPE_CHECKING:
@@ -56,6 +59,7 @@ class RebuildReport:
         without_root: Pictures whose folder is not known; they are found again when it is indexed.
         kept: Where the former file of the catalog is now, if there was one.
         gone: What the new catalog does not have.
+        resumed: Whether an interrupted rebuild had made the catalog already.
     """
 
     corpora: tuple[str, ...]
@@ -67,22 +71,31 @@ class RebuildReport:
     without_root: int
     kept: Path | None
     gone: tuple[str, ...] = GONE
+    resumed: bool = False
 
 
 def rebuild_catalog(
-    home: Home, embeddings: FileArea, *, folders: Sequence[Path] = (), progress: Progress = silent
+    home: Home,
+    embeddings: FileArea,
+    *,
+    folders: Sequence[Path] = (),
+    then_load: bool = False,
+    progress: Progress = silent,
 ) -> RebuildReport:
-    """Make a new catalog for a home whose SQLite file is missing, empty or damaged.
+    """Make a new catalog for a home whose SQLite file is missing, empty or damaged, or go on with that.
 
     Args:
         home: The home. No other process may use it.
         embeddings: Area of its Parquet files.
         folders: Folders that were indexed, for files that an older version wrote without a record of them.
+        then_load: Whether the caller loads the collections at once, and calls `finish_rebuild` when they are loaded. Until then
+            the home is refused to others, who would find nothing in it.
         progress: Called as slices are read.
 
     Raises:
         NotFoundError: there is no home, or it has no embeddings.
         ConfigurationError: the catalog is there and knows corpora: nothing is lost.
+        HomeUnfinishedError: the home is being restored from a backup.
         OutOfSpaceError: the disk is full; nothing was changed.
     """
     if not home.exists():
@@ -91,6 +104,9 @@ def rebuild_catalog(
     corpus_ids = [name for name in embeddings.names("")[0] if _is_uuid(name)]
     if not corpus_ids:
         raise NotFoundError(f"there are no embeddings in {embeddings.location!r}", hint="index your pictures: lodestone index")
+    refuse_unfinished(home.path, purpose=REBUILD)
+    if UnfinishedWork.of(home.path) is not None and (finished := _finished(home, embeddings)) is not None:
+        return finished
     _require_lost(home)
     draft = home.catalog.with_name(f".{home.catalog.name}.rebuilding")
     _remove(draft)
@@ -101,7 +117,11 @@ def rebuild_catalog(
     try:
         with Catalog.open(draft) as catalog:
             catalog.import_rows(_by_table(rebuilds))
+        # From here on there is a catalog, whose pictures are not found until their vectors are loaded.
+        if then_load:
+            UnfinishedWork(REBUILD, Stage.VECTORS).record(home.path)
         kept = _put_in_place(home, draft)
+        Faults.from_environment().reach("catalog-made")
     except BaseException:
         _remove(draft)
         raise
@@ -118,6 +138,46 @@ def rebuild_catalog(
         without_root=counts["without_root"],
         kept=kept,
     )
+
+
+def finish_rebuild(home: Home) -> None:
+    """Note that the collections of a home with a rebuilt catalog are loaded."""
+    work = UnfinishedWork.of(home.path)
+    if work is not None:
+        work.end(home.path)
+
+
+def _finished(home: Home, embeddings: FileArea) -> RebuildReport | None:
+    """Return the report on the catalog that an interrupted rebuild made; None if it made none."""
+    try:
+        with Catalog.open(home.catalog, before_creating=_refuse_to_create) as catalog:
+            corpora: list[Corpus] = []
+            while page := catalog.corpora(len(corpora)):
+                corpora += page
+            if not corpora:
+                return None
+            for corpus in corpora:
+                write_corpus_record(embeddings, corpus, catalog.roots(corpus.corpus_id))
+            rows = catalog.count_rows()
+            with catalog.exporting() as export:
+                images = export.active_images()
+    except CatalogError:
+        return None
+    return RebuildReport(
+        corpora=tuple(sorted(corpus.name for corpus in corpora)),
+        images=images,
+        failures=rows["failures"],
+        captions=rows["captions"],
+        slices=rows["slices"],
+        unreadable=(),
+        without_root=0,
+        kept=None,
+        resumed=True,
+    )
+
+
+def _refuse_to_create() -> None:
+    raise CatalogError("there is no catalog yet")
 
 
 def _by_table(rebuilds: Collection[ParquetCorpus]) -> Pages:

@@ -22,6 +22,7 @@ from uuid import uuid4
 import pyarrow as pa
 from blake3 import blake3
 
+from lodestone.backup.paths import require_table
 from lodestone.errors import ConfigurationError, EmbeddingsDamagedError, HomeVersionError, NotFoundError
 from lodestone.files.area import FileArea
 
@@ -195,7 +196,21 @@ def _manifest(area: FileArea, name: str) -> Manifest | None:
         content = area.read(f"{folder_of(name)}/{MANIFEST}")
     except (FileNotFoundError, NotADirectoryError):
         return None
-    return Manifest.from_json(bytes(content), where=f"{area.location}/{folder_of(name)}")
+    where = f"{area.location}/{folder_of(name)}"
+    manifest = Manifest.from_json(bytes(content), where=where)
+    try:
+        if manifest.name != name:
+            raise ValueError(f"it is the one of {manifest.name!r}")
+        for file in manifest.tables:
+            require_table(file.path, folder=folder_of(name))
+        for other in manifest.others:
+            pooled(other.checksum)
+    except ValueError as error:
+        raise ConfigurationError(
+            f"the manifest of {where!r} cannot be used: {error}",
+            hint="take another snapshot (`lodestone backup list`): this one is damaged or forged",
+        ) from error
+    return manifest
 
 
 def _damaged(area: FileArea, path: str, what: str) -> EmbeddingsDamagedError:

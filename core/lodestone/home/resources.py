@@ -60,6 +60,11 @@ class HomeResources:
         # Whether a home that cannot be written (a full or read-only disk) is opened for reading. Not in a service, which would
         # stay on a copy of the store after the disk has room again. Set before the first use.
         self.may_only_read = True
+        self._goes_on = False
+
+    def go_on_with_restore(self) -> None:
+        """Let this process open the home although a restore of it has not ended, because it goes on with that."""
+        self._goes_on = True
 
     @cached_property
     def embeddings(self) -> FileArea:
@@ -87,9 +92,13 @@ class HomeResources:
 
         Raises:
             CatalogLostError: the home's catalog is missing or empty, and its embeddings are there.
+            HomeUnfinishedError: a restore or rebuild of the home has not ended, and this is another command.
         """
         from lodestone.catalog.catalog import Catalog
+        from lodestone.config.unfinished import refuse_unfinished
 
+        if not self._goes_on:
+            refuse_unfinished(self.home.path, purpose=self.purpose)
         self.home.prepare()
         catalog = Catalog.open(
             self.settings.catalog_url or self.home.catalog,

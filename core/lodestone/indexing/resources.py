@@ -34,3 +34,6 @@ class StoredHome(Protocol):
     @property
     def catalog(self) -> Catalog:
         """Return the home's opened catalog."""
+
+    def go_on_with_restore(self) -> None:
+        """Let this process open the home although a restore of it has not ended, because it goes on with that."""
