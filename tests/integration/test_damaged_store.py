@@ -40,7 +40,14 @@ def _empty(path: Path) -> None:
     os.truncate(path, 0)
 
 
-DAMAGES: dict[str, Callable[[Path], None]] = {"half": _halve, "empty": _empty, "gone": Path.unlink}
+def _alter(path: Path) -> None:
+    """Alter one bit of the last number of the first record, as the row of an id mapping has it in its highest byte."""
+    content = bytearray(path.read_bytes())
+    content[min(20, len(content) - 1)] ^= 0x40
+    path.write_bytes(content)
+
+
+DAMAGES: dict[str, Callable[[Path], None]] = {"half": _halve, "empty": _empty, "gone": Path.unlink, "bit": _alter}
 
 
 @pytest.fixture(scope="module")
@@ -166,6 +173,30 @@ def test_verify_names_the_damage_and_repairs_it(home: Path) -> None:
     assert sorted(name for name in victims for sentence in repaired.json["rebuilt"] if name in sentence) == sorted(victims)
     assert _expected(home) == before
     assert json.loads(run_here("verify", "--all", "--output", "json", home=home / "home").out)["ok"]
+
+
+def test_an_altered_id_mapping_ends_no_command_and_altered_vectors_are_not_searched(home: Path) -> None:
+    before = _expected(home)
+    victims = {
+        kind[0]: path
+        for kind, path in _files(home).items()
+        if (kind[0].startswith("labels") and kind[-1] == "mutable_id_tracker.mappings")
+        or (kind[0].startswith("bridge") and kind[-1] == "matrix.dat")
+    }
+    assert len(victims) == 2
+    for path in victims.values():
+        _alter(path)
+    told = run_here("search", "a dog", "--output", "json", home=home / "home")
+    assert (told.code, json.loads(told.err)["error"]["code"]) == (7, "collection_damaged")
+    assert "was altered" in run_here("doctor", home=home / "home").out
+    verified = run_here("verify", "--output", "json", home=home / "home")
+    assert verified.code == 7
+    broken = sorted(row["collection"] for row in verified.json["collections"] if "was altered" in (row["broken"] or ""))
+    assert broken == sorted(victims)
+    repaired = run_here("verify", "--repair", "--output", "json", home=home / "home")
+    assert repaired.code == 0, repaired.err
+    assert sorted(name for name in victims for sentence in repaired.json["rebuilt"] if name in sentence) == sorted(victims)
+    assert _expected(home) == before
 
 
 def test_a_service_starts_with_an_empty_collection_in_place_of_a_damaged_one(home: Path) -> None:

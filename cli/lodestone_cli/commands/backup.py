@@ -167,9 +167,8 @@ def restore(
             if report.resumed:
                 console.print("an interrupted restore had filled the catalog; its vectors were loaded now", markup=False)
             if report.settings_aside:
-                console.print(
-                    f"the backup's settings are not in force: read {SETTINGS_ASIDE}, and rename it to lodestone.toml", markup=False
-                )
+                text = f"the backup's settings are not in force: read {SETTINGS_ASIDE}, and rename it to lodestone.toml"
+                console.print(text, markup=False)
             if report.lacking:
                 console.print(
                     f"{report.lacking:,} embeddings files were lost: `lodestone index` makes them again", markup=False

@@ -1,7 +1,7 @@
 """Restoring of a backup into an empty home: files first, then the catalog in one transaction; a sync rebuilds the collections.
 
-If the command is killed, running it again continues the restore, of the same snapshot (`lodestone.config.unfinished`). An SQLite
-catalog can be restored into PostgreSQL and the other way round, and embeddings from a folder into a bucket and back.
+If the command is killed, running it again continues the restore, of the same snapshot (`lodestone.config.unfinished`). An
+SQLite catalog can be restored into PostgreSQL and the other way round, and embeddings from a folder into a bucket and back.
 
 A backup may come from elsewhere. Only files of the kinds that a backup holds are restored, and settings are put beside those in
 force unless the user asks for them.

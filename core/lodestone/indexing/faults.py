@@ -18,7 +18,7 @@ from __future__ import annotations
 import os
 import signal
 from dataclasses import dataclass
-from typing import Final, Literal
+from typing import Final, Literal, get_args
 
 from lodestone.errors import ConfigurationError
 
@@ -26,7 +26,7 @@ VARIABLE: Final = "LODESTONE_FAULT"
 _PICTURE: Final = "picture"
 
 FaultPoint = Literal["discovering", "embedding", "after-rename", "loading", "before-promotion", "restoring", "catalog-made"]
-POINTS: Final[tuple[FaultPoint, ...]] = ("discovering", "embedding", "after-rename", "loading", "before-promotion", "restoring", "catalog-made")
+POINTS: Final[tuple[FaultPoint, ...]] = get_args(FaultPoint)
 
 
 @dataclass(slots=True)

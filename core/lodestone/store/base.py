@@ -245,7 +245,7 @@ class VectorStore(ABC):
         """
         return False
 
-    def examine_files(self, name: str) -> None:  # noqa: B027, ARG002 - a server looks after its own files
+    def examine_files(self, name: str) -> None:  # noqa: B027 - a server looks after its own files
         """Compare all bytes of a collection's files with what was recorded when they were written.
 
         Raises:

@@ -189,7 +189,7 @@ class EdgeCollection:
                 raise damaged(self.name, self.path, why)
 
     def settle(self) -> None:
-        """Record what the files hold now if points were written, so that a process that is killed later leaves them vouched for."""
+        """Record what the files hold now if points were written, so that they are vouched for if the process is killed."""
         with self._writing:
             if self._generation is not None:
                 self._generation.settle()

@@ -2,11 +2,11 @@
 
 The engine trusts its files: one flipped bit in them may end the process, fill the disk, or change scores without a word. The
 record `contents.json` holds while nothing is written: it is made when a collection is closed, and renamed to
-`contents.stale.json` before the engine may change its files. A stale record, which a killed process leaves, still tells of files
-that were cut or lost, and of altered files in segments with a graph, which no write changes.
+`contents.stale.json` before the engine may change its files. A stale record, which a killed process leaves, still tells of
+files that were cut or lost, and of altered files in segments with a graph, which no write changes.
 
-Without optimisation, which makes a new generation, the engine's files only grow, with three exceptions: segments of its log come
-and go, JSON files are replaced, and journals are applied and deleted when a shard is opened.
+Without optimisation, which makes a new generation, the engine's files only grow, with three exceptions: segments of its log
+come and go, JSON files are replaced, and journals are applied and deleted when a shard is opened.
 """
 
 from __future__ import annotations

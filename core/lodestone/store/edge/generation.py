@@ -55,10 +55,9 @@ class Generation:
             if (why := self._record.damage()) is not None:
                 raise damaged(collection, path, why)
             require_room_to_map(path)
-            if not (self._record.holds or made_here):
-                # A process was killed, or an earlier version wrote the files: nothing vouches for all of them.
-                if (why := wrong_mapping(path / SHARD_DIR) or run_probe(path / SHARD_DIR)) is not None:
-                    raise damaged(collection, path, why)
+            # After a process was killed, or where an earlier version wrote the files, nothing vouches for all of them.
+            if not (self._record.holds or made_here) and (why := _trial(path / SHARD_DIR)) is not None:
+                raise damaged(collection, path, why)
             held = self._record.holds
             self._record.suspend(durable=False)  # the engine may change files when it opens them
             self.shard = qe.EdgeShard.load(str(path / SHARD_DIR))
@@ -95,7 +94,7 @@ class Generation:
     def examine(self) -> str | None:
         """Return what is wrong with the first file that is not as it was recorded; None if there is none.
 
-        All bytes are read: some 0.2 seconds a gigabyte in memory. After writes, files that are written are not compared.
+        All bytes are read: less than a second a gigabyte in memory. After writes, files that are written are not compared.
         No caller may write meanwhile.
         """
         return self._record.damage(at_most=None)
@@ -140,6 +139,11 @@ class Generation:
     def _renew(self, *, written: bool) -> None:
         """Record what the files hold now, once all of it is on the disk."""
         self._record.renew(written=written, flush=self.shard.flush)
+
+
+def _trial(shard: Path) -> str | None:
+    """Return why a shard that nothing vouches for must not be opened in this process; None if it can be."""
+    return wrong_mapping(shard) or run_probe(shard)
 
 
 def content_record(path: Path) -> ContentRecord:

@@ -50,7 +50,7 @@ def _uuid_rows(content: bytes) -> tuple[NDArray[np.uint32] | None, str | None]:
     """Return the rows of a file that has inserted UUIDs alone, as nearly all have; None for another."""
     whole = len(content) // _UUID_RECORD.itemsize
     records = np.frombuffer(content, _UUID_RECORD, whole)
-    return (records["row"], None) if bool((records["kind"] == 2).all()) else (None, None)  # noqa: PLR2004 - an inserted UUID
+    return (records["row"], None) if bool((records["kind"] == 2).all()) else (None, None)
 
 
 def _rows(content: bytes) -> tuple[NDArray[np.uint32], str | None]:

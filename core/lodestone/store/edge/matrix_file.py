@@ -1,7 +1,8 @@
 """File of a matrix beside the engine's own files, mapped into memory, with a stamp of what the engine held when it was written.
 
-    8 bytes     "LODEMTX1"
-    8 bytes     length of the header, little-endian
+    8 bytes     "LODEMTX2"
+    4 bytes     length of the header, little-endian
+    4 bytes     CRC-32 of the header
     header      JSON: stamp, dim, fields, arrays (name, type, shape, offset), texts of keyword fields, checksum of the rest
     arrays      each at a multiple of 64 bytes: ids (points,) of 36 characters, columns, vectors (points, dim) float32
 
@@ -33,7 +34,7 @@ from lodestone_schemas.collections import CollectionSpec, FieldKind
 MATRIX_FILE: Final = "matrix.bin"
 Stamp = dict[str, int]
 Snapshot = tuple[list[str], Vectors, dict[str, dict[str, Any]]]
-_MAGIC: Final = b"LODEMTX1"
+_MAGIC: Final = b"LODEMTX2"
 _ALIGNED: Final = 64
 _HEADER_ROOM: Final = 1 << 30  # a longer header is none of ours
 _log = logging.getLogger(__name__)
@@ -88,7 +89,7 @@ def write_matrix(path: Path, stamp: Stamp, spec: CollectionSpec, snapshot: Snaps
     draft = path.with_name(f".{path.name}.{uuid.uuid4().hex}.tmp")
     try:
         with draft.open("wb") as file:
-            file.write(_MAGIC + len(header).to_bytes(8, "little") + header)
+            file.write(_MAGIC + len(header).to_bytes(4, "little") + zlib.crc32(header).to_bytes(4, "little") + header)
             for array in arrays.values():
                 file.write(_bytes(array))
                 file.write(_padding(array))
@@ -122,10 +123,11 @@ def _read(path: Path, stamp: Stamp, spec: CollectionSpec) -> VectorMatrix:
     with path.open("rb") as file:
         if file.read(len(_MAGIC)) != _MAGIC:
             raise ValueError("it is no matrix")
-        length = int.from_bytes(file.read(8), "little")
-        if length > _HEADER_ROOM:
+        length, checksum = int.from_bytes(file.read(4), "little"), int.from_bytes(file.read(4), "little")
+        header = file.read(length) if length <= _HEADER_ROOM else b""
+        if zlib.crc32(header) != checksum:
             raise ValueError("its header is damaged")
-        facts = json.loads(file.read(length))
+        facts = json.loads(header)
         if (facts["stamp"], facts["dim"], facts["fields"]) != (stamp, spec.dim, _kinds(spec)):
             raise ValueError("it is stale")
         start = len(_MAGIC) + 8 + length

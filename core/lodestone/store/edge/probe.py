@@ -1,8 +1,8 @@
 """Child process that opens a shard first, where its files may be damaged: they may end the process that opens them.
 
-Run as `python -I probe.py SHARD MEMORY_BYTES FILE_BYTES CPU_SECONDS`; exit status 0 means that the shard can be opened, counted,
-read and searched within these limits. The parent calls `run_probe`, which turns a failure into an error. The child imports the
-engine alone, so it starts in 50 ms.
+Run as `python -I probe.py SHARD MEMORY_BYTES FILE_BYTES CPU_SECONDS`; exit status 0 means that the shard can be opened, counted
+and read within these limits, and searched. The parent calls `run_probe`, which says what failed. The child imports the engine
+alone, so it starts in 50 ms.
 """
 
 from __future__ import annotations
@@ -88,8 +88,8 @@ def _limit(memory: int, file: int, seconds: int) -> None:
         (resource.RLIMIT_CORE, 0),
     ):
         _, hard = resource.getrlimit(kind)
-        most = most if hard == resource.RLIM_INFINITY else min(most, hard)
-        resource.setrlimit(kind, (most, most))
+        limit = most if hard == resource.RLIM_INFINITY else min(most, hard)
+        resource.setrlimit(kind, (limit, limit))
 
 
 if __name__ == "__main__":

@@ -1,26 +1,33 @@
-"""Specification of an embedded collection as JSON in the collection's directory."""
+"""Specification of an embedded collection as JSON in the collection's directory, with its checksum."""
 
 from __future__ import annotations
 
 import json
+import zlib
+from collections.abc import Mapping
 from dataclasses import asdict
 from pathlib import Path
+from typing import Any, Final
 
-from lodestone.store.edge.engine import engine_errors
+from lodestone.store.edge.engine import damaged, engine_errors
 from lodestone_schemas.collections import CollectionSpec, FieldKind, HnswSpec, Quantization
 
 SPEC_FILE = "spec.json"
+_CHECKSUM: Final = "checksum"  # specifications written by earlier versions have none
 
 
 def dump_spec(spec: CollectionSpec) -> str:
     """Return the specification as JSON text."""
-    return json.dumps(asdict(spec), indent=1)
+    facts = asdict(spec)
+    return json.dumps({**facts, _CHECKSUM: _checksum(facts)}, indent=1)
 
 
 def read_spec(path: Path) -> CollectionSpec:
     """Read the specification in a collection's directory; raise `CollectionDamagedError` if it cannot be read."""
     with engine_errors("reading the collection's specification", path, collection=path.name):
         facts = json.loads((path / SPEC_FILE).read_text(encoding="utf-8"))
+        if facts.pop(_CHECKSUM, None) not in (None, _checksum(facts)):
+            raise damaged(path.name, path, f"{SPEC_FILE} was altered: its checksum is another one")
         return CollectionSpec(
             name=facts["name"],
             dim=int(facts["dim"]),
@@ -34,3 +41,7 @@ def read_spec(path: Path) -> CollectionSpec:
             oversampling=facts.get("oversampling"),
             payload_on_disk=facts.get("payload_on_disk"),
         )
+
+
+def _checksum(facts: Mapping[str, Any]) -> int:
+    return zlib.crc32(json.dumps(facts, sort_keys=True).encode())

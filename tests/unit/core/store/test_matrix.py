@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import os
 import shutil
+import struct
 import subprocess
 import sys
 import threading
+import zlib
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -417,16 +419,18 @@ def _flip(path: Path) -> None:
         lambda path: os.truncate(path, 0),
         Path.unlink,
         _flip,
-        lambda path: path.write_bytes(b"LODEMTX1" + (1 << 40).to_bytes(8, "little")),
-        lambda path: path.write_bytes(b"LODEMTX1" + (4).to_bytes(8, "little") + b"[1] " + b"x" * 100),
+        lambda path: path.write_bytes(path.read_bytes().replace(b'"corpus1"', b'"corpus0"')),
+        lambda path: path.write_bytes(b"LODEMTX2" + b"\xff" * 8),
+        lambda path: path.write_bytes(b"LODEMTX2" + struct.pack("<II", 4, zlib.crc32(b"[1] ")) + b"[1] " * 26),
     ],
-    ids=["half", "empty", "gone", "one bit", "long header", "other header"],
+    ids=["half", "empty", "gone", "one bit", "a word of the header", "long header", "other header"],
 )
 def test_a_damaged_file_is_made_anew(opened: Opener, damage: Callable[[Path], object]) -> None:
     store = opened()
     store.create(SPEC)
     store.upsert(SPEC.name, POINTS)
-    queries = [VectorQuery(vector, 20) for vector in POINTS.vectors[:5]]
+    one = Filter((MatchAny("corpus", ("corpus1",)),))
+    queries = [VectorQuery(vector, 20, filter=filter_) for vector in POINTS.vectors[:5] for filter_ in (None, one)]
     before = store.search(SPEC.name, queries)
     path = file_of(store)
     store.close()
