@@ -13,6 +13,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from tests.support.points import make_points
 
 from lodestone.errors import CollectionDamagedError
 from lodestone.store.aliases import JsonAliasTable
@@ -22,7 +23,6 @@ from lodestone.store.edge.contents import CONTENTS_FILE, STALE_FILE
 from lodestone.store.edge.id_mappings import MAPPINGS_FILE
 from lodestone.store.edge.store import EdgeStore
 from lodestone_schemas.collections import CollectionSpec
-from tests.support.points import make_points
 
 DIM = 16
 NAMES = ("graph", "plain", "terms")

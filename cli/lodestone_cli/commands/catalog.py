@@ -1,4 +1,4 @@
-"""Command `lodestone catalog rebuild`: a new catalog from the Parquet files, where the old one was lost."""
+"""Commands `lodestone catalog …`: a new catalog or a new `home.json`, where the old one was lost."""
 
 from __future__ import annotations
 
@@ -19,11 +19,6 @@ if TYPE_CHECKING:
     from lodestone.backup.rebuild import RebuildReport
 
 app = typer.Typer(help="The database of everything that is known about pictures.", no_args_is_help=True)
-
-
-@app.callback()
-def _catalog() -> None:
-    """Keep `rebuild` a command of its own."""
 
 
 @app.command()
@@ -68,6 +63,31 @@ def rebuild(
                 points = sum(collection.points for collection in sync(runtime, progress=progress).collections)
             finish_rebuild(runtime.home)
         context.emit({**asdict(report), "points": points}, lambda console: _print(console, report, points))
+
+
+@app.command("repair-home")
+def repair_home(
+    backup: Annotated[
+        str | None, typer.Argument(help="Backup that has the home's id: a folder, or the URL of a bucket.", show_default=False)
+    ] = None,
+    new_id: Annotated[bool, typer.Option("--new-id", help="Give a copied home an id, and collections, of its own.")] = False,
+    home: HomeOption = None,
+    output: OutputOption = Output.HUMAN,
+) -> None:
+    """Write a lost or damaged home.json again, with the home's id from the catalog, or from a backup."""
+    with CommandContext(home=home, output=output, purpose="lodestone catalog repair-home") as context:
+        from lodestone.backup.home_marker import mark_home_again
+        from lodestone.files.opening import open_area
+
+        report = mark_home_again(context.loaded.settings, backup=open_area(backup) if backup else None, new_id=new_id)
+
+        def human(console: Console) -> None:
+            came = {"catalog": "from the catalog", "backup": "from the backup", "home.json": "as it was", "new": "a new one"}
+            console.print(printable(f"the home {report.home} has the id {report.home_id}: {came[report.source]}"), markup=False)
+            if report.kept is not None:
+                console.print(printable(f"the former file is kept: {report.kept}"), markup=False)
+
+        context.emit(asdict(report), human)
 
 
 def _print(console: Console, report: RebuildReport, points: int | None) -> None:

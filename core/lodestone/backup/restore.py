@@ -220,8 +220,7 @@ def _take_id(resources: StoredHome, home_id: str) -> None:
     If the process is killed in between, the folder has no id, and takes the catalog's when it is opened next.
     """
     resources.home.adopt(None)
-    if resources.catalog.path is None:
-        resources.catalog.set_home_id(home_id)
+    resources.catalog.set_home_id(home_id)
     resources.home.adopt(home_id)
 
 

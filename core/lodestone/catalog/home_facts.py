@@ -14,7 +14,7 @@ _ID = "home_id"
 class HomeRows(CatalogBase):
     """Part of the catalog that keeps the home's id.
 
-    An SQLite file has none: such a catalog lies in its home, whose `home.json` has the id.
+    An SQLite file has it too, so that a lost `home.json` can be written again.
     """
 
     def home_id(self, *, otherwise: str, only_if_new: bool = False) -> str | None:
@@ -30,8 +30,7 @@ class HomeRows(CatalogBase):
         """
         table = tables.home_facts
         query = select(table.c.value).where(table.c.name == _ID)
-        with self._reading() as connection:
-            stored: str | None = connection.execute(query).scalar_one_or_none()
+        stored = self.known_home_id()
         if stored is not None:
             return stored
 
@@ -44,6 +43,13 @@ class HomeRows(CatalogBase):
             return str(connection.execute(query).scalar_one())
 
         return self._write(change)
+
+    def known_home_id(self) -> str | None:
+        """Return the home's id; None if the catalog has none."""
+        with self._reading() as connection:
+            table = tables.home_facts
+            stored: str | None = connection.execute(select(table.c.value).where(table.c.name == _ID)).scalar_one_or_none()
+        return stored
 
     def set_home_id(self, home_id: str) -> None:
         """Set the home's id, for a catalog that replaces a lost home's."""

@@ -9,11 +9,12 @@ from __future__ import annotations
 import errno
 import json
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
-from uuid import uuid4
+from uuid import UUID, uuid4
 
 from lodestone import __version__
 from lodestone.durable_files import write_atomically
@@ -25,6 +26,10 @@ if TYPE_CHECKING:
 HOME_FORMAT = 1  # raised when an older Lodestone could misread what a newer one wrote
 _MARKER = "home.json"
 _ID = "id"
+_REPAIR = (
+    "the home lost its id, which names its collections on a Qdrant server: `lodestone catalog repair-home` takes it from the "
+    "catalog, and `lodestone catalog repair-home BACKUP` from a backup; nothing was changed"
+)
 _MARKING_SECONDS = 30.0  # writing the marker takes milliseconds; a `Timeout` is an OSError
 
 
@@ -93,13 +98,23 @@ class Home:
         if not isinstance(home_id, str) or not (home_id.isascii() and home_id.isalnum()):
             raise ConfigurationError(
                 f"{str(self.marker)!r} has no usable id: {home_id!r}",
-                hint="remove the id from the file; the next command makes one",
+                hint=_REPAIR,
             )
         return home_id
 
     def exists(self) -> bool:
-        """Return True if a home was created in this folder before."""
-        return self.marker.is_file()
+        """Return True if a home was created in this folder before, also if its marker was lost since."""
+        return self.marker.is_file() or self._has_content()
+
+    def _has_content(self) -> bool:
+        """Return whether the folder holds what only a home has: a catalog that is not empty, or folders of embeddings."""
+        with suppress(OSError):
+            if self.catalog.stat().st_size > 0:
+                return True
+        try:
+            return any(_is_uuid(entry.name) for entry in self.embeddings.iterdir())
+        except OSError:
+            return False
 
     def prepare(self) -> None:
         """Create the folders, or check that this version may use those that exist.
@@ -152,6 +167,29 @@ class Home:
             others = {name: value for name, value in self._marked().items() if name != _ID}
             self._mark(others if home_id is None else {**others, _ID: home_id})
 
+    def mark_again(self, home_id: str) -> Path | None:
+        """Write a lost or damaged marker again, with this id; return where the former file is kept, if there was one.
+
+        Raises:
+            HomeVersionError: A newer Lodestone wrote this home.
+            ConfigurationError: `home_id` is not a valid id, or the folder cannot be written.
+            OutOfSpaceError: The disk is full.
+        """
+        kept = None
+        with self._writing(), self._marking():
+            if self.marker.exists():
+                kept = self.marker.with_name(f"{_MARKER}.{datetime.now(UTC):%Y%m%dT%H%M%S}")
+                kept.write_bytes(self.marker.read_bytes())
+            try:
+                self.check()
+                content = self._marked()
+            except HomeVersionError:
+                raise
+            except ConfigurationError:
+                content = {"format": HOME_FORMAT, "written_by": __version__}
+            self._mark({**content, _ID: home_id})
+        return kept
+
     @staticmethod
     def new_id() -> str:
         """Return a random id that no other home has."""
@@ -203,9 +241,7 @@ class Home:
             yield
 
     def _damaged(self, reason: object) -> ConfigurationError:
-        return ConfigurationError(
-            f"{str(self.marker)!r} cannot be read: {reason}", hint="the home is damaged; restore the file from a backup"
-        )
+        return ConfigurationError(f"{str(self.marker)!r} cannot be read: {reason}", hint=_REPAIR)
 
 
 def home_of(settings: Settings) -> Home:
@@ -221,3 +257,10 @@ def home_of(settings: Settings) -> Home:
     if settings.catalog_url and not settings.catalog_url.startswith("sqlite") and not home.exists():
         home.prepare()
     return home
+
+
+def _is_uuid(name: str) -> bool:
+    try:
+        return str(UUID(name)) == name
+    except ValueError:
+        return False

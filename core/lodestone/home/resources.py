@@ -142,15 +142,27 @@ class HomeResources:
     def _agree_on_id(self, catalog: Catalog) -> None:
         """Settle the home's id between folder and catalog.
 
-        A catalog on a server decides, because folders on several machines share it.
+        A catalog on a server decides, because folders on several machines share it. One in a file has the id too, so that a
+        home whose `home.json` was lost does not get another one.
 
         Raises:
             ConfigurationError: the two belong to different homes, or neither has the id of a home that holds pictures.
         """
         own = self.home.id if self.home.has_id() else None
         offered = own or self.home.new_id()
-        agreed = offered if catalog.path is not None else catalog.home_id(otherwise=offered, only_if_new=own is None)
+        try:
+            agreed = catalog.home_id(otherwise=offered, only_if_new=own is None)
+        except (CatalogError, OutOfSpaceError):
+            if catalog.path is None or own is None:
+                raise
+            agreed = own  # an older Lodestone filled the file, and now it cannot be written
         folder = str(self.home.path)
+        if agreed is None and catalog.path is not None:
+            raise ConfigurationError(
+                f"neither {str(self.home.marker)!r} nor the catalog has the id of the home {folder!r}, which holds pictures",
+                hint="`lodestone catalog repair-home BACKUP` takes it from a backup, and `lodestone catalog repair-home` makes a new "
+                "one where nothing outside of the folder is named by it; nothing was changed",
+            )
         if agreed is None:  # an older Lodestone filled it: a new id would hide its collections
             raise ConfigurationError(
                 f"the catalog {catalog.url!r} holds pictures, and not yet the id of its home; nor does the folder {folder!r}",
@@ -159,7 +171,13 @@ class HomeResources:
                 "of its collections' names on the Qdrant server, up to the dot (any letters and digits if there is none)",
             )
         settled = self.home.settle(agreed)
-        if catalog.path is None and settled != agreed:
+        if catalog.path is not None and settled != agreed:
+            raise ConfigurationError(
+                f"{str(self.home.marker)!r} has the id {settled!r}, and the catalog in the same folder {agreed!r}",
+                hint="`lodestone catalog repair-home` writes the catalog's id into the file. A copy of a home that shall be a home of "
+                "its own gets an id with `lodestone catalog repair-home --new-id`. Nothing was changed",
+            )
+        if settled != agreed:
             raise ConfigurationError(
                 f"the folder {folder!r} belongs to the home {settled!r}, the catalog {catalog.url!r} to {agreed!r}",
                 hint="if the catalog is right, name another folder, also an empty one, as LODESTONE_HOME, or remove `id` from "
