@@ -81,7 +81,7 @@ def _chosen(
         raise ConfigurationError(
             f"the id of the home {str(home.path)!r} is not known: neither home.json nor the catalog has it",
             hint="name a backup (`lodestone catalog repair-home BACKUP`); or write the id into home.json as "
-            '`{"format": 1, "id": "…"}`: it is the beginning of the names of its collections on the Qdrant server, up to the dot',
+            '`{"format": 1, "id": "…"}`: it is the beginning of the names of its collections on the server, up to the dot',
         ) from error
 
 

@@ -160,8 +160,8 @@ class HomeResources:
         if agreed is None and catalog.path is not None:
             raise ConfigurationError(
                 f"neither {str(self.home.marker)!r} nor the catalog has the id of the home {folder!r}, which holds pictures",
-                hint="`lodestone catalog repair-home BACKUP` takes it from a backup, and `lodestone catalog repair-home` makes a new "
-                "one where nothing outside of the folder is named by it; nothing was changed",
+                hint="`lodestone catalog repair-home BACKUP` takes it from a backup, and `lodestone catalog repair-home` makes "
+                "a new one where nothing outside of the folder is named by it; nothing was changed",
             )
         if agreed is None:  # an older Lodestone filled it: a new id would hide its collections
             raise ConfigurationError(
@@ -174,8 +174,8 @@ class HomeResources:
         if catalog.path is not None and settled != agreed:
             raise ConfigurationError(
                 f"{str(self.home.marker)!r} has the id {settled!r}, and the catalog in the same folder {agreed!r}",
-                hint="`lodestone catalog repair-home` writes the catalog's id into the file. A copy of a home that shall be a home of "
-                "its own gets an id with `lodestone catalog repair-home --new-id`. Nothing was changed",
+                hint="`lodestone catalog repair-home` writes the catalog's id into the file. A copy of a home that shall be a home "
+                "of its own gets an id with `lodestone catalog repair-home --new-id`. Nothing was changed",
             )
         if settled != agreed:
             raise ConfigurationError(
