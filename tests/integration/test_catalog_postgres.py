@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import threading
+import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
@@ -20,11 +22,12 @@ from lodestone.catalog import tables
 from lodestone.catalog.catalog import Catalog
 from lodestone.catalog.database import engine as engines
 from lodestone.catalog.records import ImageState
-from lodestone.errors import CatalogError
+from lodestone.errors import CatalogError, LodestoneError
 from lodestone.home.runtime import Runtime
 from lodestone.indexing.run.index_run import index_paths
 from lodestone.indexing.run.remove import remove_corpus
 from lodestone.indexing.run.report import IndexRequest
+from lodestone_schemas.api import SearchRequest
 
 pytestmark = pytest.mark.server
 
@@ -245,6 +248,54 @@ def test_pictures_are_indexed_found_and_removed_with_the_catalog_on_a_server(url
         assert vectors_of(runtime, "bridge") == {}
         assert runtime.catalog.count_images() == 0
     assert not (tmp_path / "home" / "catalog.sqlite").exists()
+
+
+def test_a_query_does_not_wait_for_a_server_that_is_gone_or_hangs_beyond_its_deadline(
+    server: PostgresServer, url: str, tmp_path: Path
+) -> None:
+    """The first query after the loss has connections of before it. Index runs wait for a minute all the same."""
+    write_photos(tmp_path / "pictures", 3)
+    settings = settings_for(tmp_path).model_copy(update={"catalog_url": url})
+    with Runtime.open(settings, purpose="a test") as runtime:
+        index_paths(runtime, IndexRequest((tmp_path / "pictures",)))
+        engine = runtime.engine(recording=False)
+        request = SearchRequest(query="a photo of a dog", deadline_ms=8_000, guides=0)
+
+        def asked() -> tuple[object, float]:
+            started = time.monotonic()
+            try:
+                return len(asyncio.run(engine.answer(request)).hits), time.monotonic() - started
+            except LodestoneError as error:
+                return error.code, time.monotonic() - started
+
+        assert asked()[0] == 3
+        server.kill()
+        try:
+            for _ in range(2):
+                code, seconds = asked()
+                assert code == "catalog_failed"
+                assert seconds < 8
+        finally:
+            server.start()
+        assert asked()[0] == 3
+        hurried, outcomes, answered = request.model_copy(update={"deadline_ms": 2_000}), [], threading.Event()
+
+        async def ask() -> None:
+            started = time.monotonic()
+            try:
+                await engine.answer(hurried)
+            except LodestoneError as error:
+                outcomes.append((error.code, time.monotonic() - started))
+            answered.set()  # the thread that hangs ends with the server's pause
+
+        with server.hanging():
+            asking = threading.Thread(target=lambda: asyncio.run(ask()))
+            asking.start()
+            assert answered.wait(30)
+        asking.join()
+        ((code, seconds),) = outcomes
+        assert code == "deadline_exceeded"
+        assert seconds < 8
 
 
 def test_openers_of_a_new_catalog_migrate_it_once(url: str) -> None:

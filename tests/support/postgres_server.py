@@ -89,6 +89,20 @@ class PostgresServer:
                 os.kill(pid, signal.SIGKILL)
         self.process.wait()
 
+    @contextmanager
+    def hanging(self) -> Iterator[None]:
+        """Stop every process of the server inside the block: connections stay open, and nothing answers."""
+        children = Path(f"/proc/{self.process.pid}/task/{self.process.pid}/children")
+        processes = [self.process.pid, *(int(pid) for pid in children.read_text().split())]
+        for pid in processes:
+            os.kill(pid, signal.SIGSTOP)
+        try:
+            yield
+        finally:
+            for pid in processes:
+                with suppress(ProcessLookupError):
+                    os.kill(pid, signal.SIGCONT)
+
     def start(self) -> None:
         """Start the dead server again on its port and files; returns when it answers."""
         until = time.monotonic() + _READY_SECONDS

@@ -174,8 +174,8 @@ class HomeResources:
         if catalog.path is not None and settled != agreed:
             raise ConfigurationError(
                 f"{str(self.home.marker)!r} has the id {settled!r}, and the catalog in the same folder {agreed!r}",
-                hint="`lodestone catalog repair-home` writes the catalog's id into the file. A copy of a home that shall be a home "
-                "of its own gets an id with `lodestone catalog repair-home --new-id`. Nothing was changed",
+                hint="`lodestone catalog repair-home` writes the catalog's id into the file. A copy of a home that shall be "
+                "a home of its own gets an id with `lodestone catalog repair-home --new-id`. Nothing was changed",
             )
         if settled != agreed:
             raise ConfigurationError(

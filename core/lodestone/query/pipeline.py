@@ -23,6 +23,7 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Final
 
+from lodestone.catalog.database.reader import waiting_at_most
 from lodestone.catalog.reading import CatalogReader
 from lodestone.clock import Stopwatch, remaining
 from lodestone.config.compositions import Composition
@@ -40,7 +41,7 @@ from lodestone.query.leaves import EncodedQuery, RetrievalStage, retriever_of
 from lodestone.query.presence import Presence
 from lodestone.query.record import trace_of
 from lodestone.query.request_context import RequestContext
-from lodestone.query.resolve import ResolvedQuery, resolve
+from lodestone.query.resolve import ResolvedQuery, deadline_of, resolve
 from lodestone.query.responses import QueryAnswer, Stage, finished, guide_info, guide_infos, opening_event, response_of
 from lodestone.query.running import RunningQuery, too_late
 from lodestone.query.stages import Encoder, GuideSource
@@ -54,10 +55,14 @@ from lodestone_schemas.api import (
     GateDecision,
     GuideEvent,
     GuideInfo,
+    Hit,
     ResultsEvent,
     SearchOptions,
 )
 
+# Seconds that a query waits for the catalog's server, as it does for a Qdrant server: somebody waits for the answer.
+CATALOG_PATIENCE_S: Final = 1.5
+_RESOLVE_GRACE_S: Final = 2.0  # a query with hardly any time is resolved all the same; what does not fit is left out later
 _HYDRATE_GRACE_S: Final = 0.25  # an answer that is found is read out even when the deadline has just passed
 
 
@@ -91,16 +96,26 @@ class ResolveStage:
         Raises:
             InvalidRequestError: the query cannot be answered as it stands.
             StoreError, CatalogError: what the query is resolved against cannot be read.
+            DeadlineExceededError: it could not be read in time.
         """
         stopwatch = Stopwatch(request_context.arrived)
+        deadline = deadline_of(options, self.settings, stopwatch.started, request_context)
         with stopwatch.stage("plan"):
-            resolved = await asyncio.to_thread(self._resolved, query, options, stopwatch.started, request_context)
+            try:
+                async with asyncio.timeout(max(remaining(deadline), _RESOLVE_GRACE_S)):
+                    resolved = await asyncio.to_thread(self._resolved, query, options, stopwatch.started, request_context)
+            except TimeoutError as error:
+                raise too_late("reading the catalog") from error
         stopwatch.observed.about(resolved.query_id)
         if mixed := resolved.spaces.items() - self.encoder.collections.items():
             raise AssertionError(f"vectors of one version would be compared with those of another: {sorted(mixed)}")
         return RunningQuery(resolved, stopwatch, QueryNotes(dropped=list(resolved.dropped)))
 
     def _resolved(self, query: Query, options: SearchOptions, started: float, request_context: RequestContext) -> ResolvedQuery:
+        with waiting_at_most(CATALOG_PATIENCE_S):
+            return self._resolve(query, options, started, request_context)
+
+    def _resolve(self, query: Query, options: SearchOptions, started: float, request_context: RequestContext) -> ResolvedQuery:
         if self.hub is not None:
             self.hub.refresh()
         resolved = resolve(
@@ -160,11 +175,16 @@ class DecideStage:
         with query.stopwatch.stage("hydrate"):
             try:
                 async with asyncio.timeout(max(remaining(query.resolved.deadline), _HYDRATE_GRACE_S)):
-                    shown, hits = await asyncio.to_thread(self._hydrator.shown, query.resolved, ranking)
+                    shown, hits = await asyncio.to_thread(self._shown, query.resolved, ranking)
             except TimeoutError as error:
                 raise too_late("reading the catalog") from error
         response = response_of(query, shown, hits, stage=stage, weights=weights, gate=gate, guides=guides, presence=presence)
         return QueryAnswer(ranking, response, presence)
+
+
+    def _shown(self, resolved: ResolvedQuery, ranking: Ranking) -> tuple[Ranking, list[Hit]]:
+        with waiting_at_most(CATALOG_PATIENCE_S):
+            return self._hydrator.shown(resolved, ranking)
 
 
 class FirstPage:

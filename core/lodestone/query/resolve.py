@@ -138,6 +138,11 @@ class ResolvedQuery:
         return self.depths[-1]
 
 
+def deadline_of(options: SearchOptions, settings: QuerySettings, started: float, request_context: RequestContext) -> float:
+    """Return the absolute deadline of a query, in seconds on `time.monotonic()`'s clock, less the answer's way back."""
+    return started + (options.deadline_ms or settings.deadline_ms) / 1000 - request_context.way_back
+
+
 def resolve(
     query: Query,
     options: SearchOptions,
@@ -235,7 +240,7 @@ def resolve(
         offset=options.offset,
         limit=options.limit,
         filter=filter_,
-        deadline=now + (options.deadline_ms or settings.deadline_ms) / 1000 - request_context.way_back,
+        deadline=deadline_of(options, settings, now, request_context),
         seed=asking.seed if asking else 0,
         explain=options.explain,
         collapse=options.collapse,

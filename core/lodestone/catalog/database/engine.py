@@ -27,7 +27,7 @@ from sqlalchemy.exc import TimeoutError as PoolTimeoutError
 from tenacity import RetryCallState, Retrying, retry_if_exception, stop_after_attempt, stop_after_delay, wait_random_exponential
 
 from lodestone.catalog.database.exactly_once import Once
-from lodestone.catalog.database.reader import RetryingReader, is_lost, patiently
+from lodestone.catalog.database.reader import RetryingReader, is_lost, patience, patiently
 from lodestone.catalog.database.sql import PAGE, placed
 from lodestone.catalog.database.unchanged import UnchangedFacts
 from lodestone.errors import CatalogError, ConfigurationError, InvalidRequestError, LodestoneError, OutOfSpaceError
@@ -215,7 +215,7 @@ def _refused(cause: BaseException | None) -> InvalidRequestError:
 def _stop(state: RetryCallState) -> bool:
     error = state.outcome.exception() if state.outcome else None
     if error is not None and (is_lost(error) or _is_conflict(error)):
-        return bool(stop_after_delay(_SERVER_SECONDS)(state))
+        return bool(stop_after_delay(patience(_SERVER_SECONDS))(state))
     return bool(stop_after_attempt(_KEY_ATTEMPTS if error is not None and _is_existing_key(error) else _ATTEMPTS)(state))
 
 

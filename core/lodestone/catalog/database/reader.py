@@ -6,8 +6,9 @@ it returns. So repeating a statement is the same as running it a little later. S
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from contextvars import ContextVar
 from types import TracebackType
 from typing import Any, Self, TypeVar, TypeVarTuple, overload
 
@@ -49,11 +50,32 @@ _REFUSED = (
 )
 
 
+_patience: ContextVar[float] = ContextVar("patience with the catalog's server", default=float("inf"))
+
+
+@contextmanager
+def waiting_at_most(seconds: float) -> Iterator[None]:
+    """Let calls of the catalog inside the block wait this long for a server that does not answer: somebody waits for an answer.
+
+    Other calls wait for a minute, so that long work survives a restart of the server.
+    """
+    token = _patience.set(seconds)
+    try:
+        yield
+    finally:
+        _patience.reset(token)
+
+
+def patience(usual: float) -> float:
+    """Return the seconds that a call waits for a server that does not answer: the usual ones, or fewer."""
+    return min(usual, _patience.get())
+
+
 def patiently(act: Callable[[], _T], *, seconds: float) -> _T:
     """Return the result of `act`, which is tried again for up to `seconds` while its server cannot be reached."""
     retrying = Retrying(
         retry=retry_if_exception(is_lost),
-        stop=stop_after_delay(seconds),
+        stop=stop_after_delay(patience(seconds)),
         wait=wait_random_exponential(multiplier=0.1, max=1),
         reraise=True,
     )
@@ -71,7 +93,7 @@ class RetryingReader:
 
     def __init__(self, engine: Engine, *, patience: float) -> None:
         self._engine = engine
-        self._patience = patience
+        self._patience = min(patience, _patience.get())
         self._connection: Connection | None = None
 
     def __enter__(self) -> Self:
