@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import base64
 import hashlib
+import time
 from typing import TYPE_CHECKING, Final
 from urllib.parse import urlsplit
 
@@ -26,6 +27,10 @@ on a neighbouring name or on the way, who could sign people in with a key of the
 
 HOLDS_S: Final = 7 * 24 * 3600
 """Seconds after which the key must be given again."""
+
+CLOCK_STEP_S: Final = 24 * 3600
+"""Seconds by which the clock may have been set back since a session began. A cookie from farther in the future, from before a
+clock that was wrong by years was set right, would hold for years."""
 
 _MOST_CHARS: Final = 16_384
 _SAFE: Final = frozenset({"GET", "HEAD"})
@@ -57,7 +62,11 @@ class Sessions:
         try:
             if len(value) > _MOST_CHARS:
                 raise InvalidToken
-            return self._box().decrypt(value.encode("ascii"), ttl=HOLDS_S).decode("utf-8", "surrogatepass")
+            sealed, box = value.encode("ascii"), self._box()
+            credential = box.decrypt(sealed).decode("utf-8", "surrogatepass")  # the signature, which covers the time
+            if not -CLOCK_STEP_S <= time.time() - box.extract_timestamp(sealed) <= HOLDS_S:
+                raise InvalidToken
+            return credential
         except (InvalidToken, UnicodeError):
             raise UnauthorizedError("the session has ended", hint="open the search page and give the key again") from None
 
