@@ -9,9 +9,11 @@ from __future__ import annotations
 
 from typing import Any, ClassVar
 
+from lodestone_schemas.redaction import redacted, without_secrets
+
 
 class LodestoneError(Exception):
-    """Root of all errors that Lodestone raises on purpose.
+    """Root of all errors that Lodestone raises on purpose. What looks like a secret is taken out of its texts.
 
     Args:
         message: What went wrong, naming the offending value.
@@ -24,10 +26,11 @@ class LodestoneError(Exception):
     exit_code: ClassVar[int] = 1
 
     def __init__(self, message: str, *, hint: str = "", **details: Any) -> None:  # noqa: ANN401
+        message = redacted(message)
         super().__init__(message)
         self.message = message
-        self.hint = hint
-        self.details = details
+        self.hint = redacted(hint)
+        self.details = {name: without_secrets(value) if isinstance(value, str) else value for name, value in details.items()}
 
     def __reduce__(self) -> tuple[Any, ...]:
         return _rebuild, (type(self), self.message, self.hint, self.details)

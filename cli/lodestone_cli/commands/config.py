@@ -37,12 +37,13 @@ def show(
     profile: ProfileOption = None,
     output: OutputOption = Output.HUMAN,
 ) -> None:
-    """Print every effective setting with its source. Secrets are masked."""
+    """Print every effective setting with its source. Secrets are masked, and those in addresses too."""
     from lodestone.config.settings import config_path, flatten
     from lodestone.errors import NotFoundError
+    from lodestone_schemas.redaction import shown_setting
 
     with CommandContext(home=home, profile=profile, output=output) as context:
-        values = flatten(context.loaded.settings.model_dump(mode="json"))
+        values = flatten(shown_setting("", context.loaded.settings.model_dump(mode="json")))
         rows = {
             name: {"value": value, "source": context.loaded.sources.get(name, "default")}
             for name, value in values.items()

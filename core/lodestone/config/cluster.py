@@ -8,7 +8,9 @@ from __future__ import annotations
 import re
 from typing import Any, Final
 
-from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
+from pydantic import Field, field_validator, model_validator
+
+from lodestone.config.section import SettingsSection
 
 _MOST_ACTORS: Final = 10_000
 _GONE: Final = {
@@ -19,10 +21,8 @@ _GONE: Final = {
 _ADDRESS = re.compile(r"auto|(ray://)?[^\s/:]+:\d{1,5}|(ray://)?\[[0-9a-fA-F:]+\]:\d{1,5}")
 
 
-class ClusterSettings(BaseModel):
+class ClusterSettings(SettingsSection):
     """Settings of the Ray cluster that embeds pictures."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
     address: str | None = Field(
         None, description="Ray cluster: HOST:PORT, ray://HOST:PORT, or auto inside a Ray job; default: this machine alone."

@@ -15,8 +15,9 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING, Final, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
+from pydantic import Field, field_validator, model_validator
 
+from lodestone.config.section import SettingsSection
 from lodestone.errors import ConfigurationError, UnknownNameError
 
 if TYPE_CHECKING:
@@ -49,19 +50,15 @@ class Role(StrEnum):
     AUXILIARY = "auxiliary"
 
 
-class ModalitySettings(BaseModel):
+class ModalitySettings(SettingsSection):
     """Settings of one modality of a composition."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
     space: str = Field(description="A space of the profile, or `captions`.")
     role: Role = Role.TARGET
 
 
-class CompositionSettings(BaseModel):
+class CompositionSettings(SettingsSection):
     """Settings of one composition; whatever is left out is as in the composition `default`."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
     modalities: dict[str, ModalitySettings] = Field(
         default_factory=dict, description="Modality to space and role, in order; default: those of the profile."

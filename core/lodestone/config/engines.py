@@ -5,15 +5,15 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
+
+from lodestone.config.section import SettingsSection
 
 EngineKind = Literal["exemplar", "prior", "diffusers", "openai", "imagen", "replicate", "http"]
 
 
-class EngineSettings(BaseModel):
+class EngineSettings(SettingsSection):
     """Settings that describe one guide engine."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
     kind: str = Field(
         description="exemplar, prior, diffusers, openai, imagen, replicate, http, or an installed plug-in's name."
@@ -34,10 +34,8 @@ class EngineSettings(BaseModel):
     options: dict[str, Any] = Field(default_factory=dict, description="What else this kind takes; see docs/generators.md.")
 
 
-class GuideCacheSettings(BaseModel):
+class GuideCacheSettings(SettingsSection):
     """Settings of the cache that keeps generated guides so that later queries can use them again."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
     limit_mb: int = Field(256, ge=0, description="Size; the longest unused go first. 0 turns the cache off.")
     picture_px: int = Field(256, ge=16, le=1024, description="Longer side of the pictures kept.")

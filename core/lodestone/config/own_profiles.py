@@ -6,9 +6,10 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any, Final
 
-from pydantic import BaseModel, ConfigDict, Field, field_validator
+from pydantic import Field, field_validator
 
 from lodestone.config.profiles import PROFILES, Profile, find_profile
+from lodestone.config.section import SettingsSection
 from lodestone.errors import ConfigurationError, UnknownNameError
 from lodestone_schemas.collections import Quantization
 
@@ -25,10 +26,8 @@ _COPIED_SETTINGS: Final = (
 )
 
 
-class ProfileSettings(BaseModel):
+class ProfileSettings(SettingsSection):
     """Settings of a user's own profile; whatever is left out is taken from the base profile."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
     base: str = Field("embedded", description="Profile to start from.")
     direct: dict[str, str] = Field(

@@ -6,16 +6,14 @@ import re
 from pathlib import Path
 from typing import Literal
 
-from pydantic import BaseModel, ConfigDict, Field, field_validator
+from pydantic import Field, field_validator
+
+from lodestone.config.section import SettingsSection
 
 _RATE = re.compile(r"\d+ ?/ ?(second|minute|hour|day)")
 
 
-class _Section(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
-
-class AuthSettings(_Section):
+class AuthSettings(SettingsSection):
     """Settings that say how callers authenticate.
 
     With neither keys nor an issuer, every caller is admitted, and the service binds to loopback alone.
@@ -38,7 +36,7 @@ class AuthSettings(_Section):
         return self.keys or self.oidc_issuer is not None
 
 
-class LoadSettings(_Section):
+class LoadSettings(SettingsSection):
     """Settings that say which requests are refused or reduced under load."""
 
     adaptive: bool = Field(
@@ -60,7 +58,7 @@ class LoadSettings(_Section):
         return rate
 
 
-class StreamSettings(_Section):
+class StreamSettings(SettingsSection):
     """Settings that apply to streams of server-sent events."""
 
     heartbeat_s: float = Field(15.0, gt=0, le=300, description="Seconds between comments that keep a quiet stream open.")
@@ -68,7 +66,7 @@ class StreamSettings(_Section):
     keep_s: float = Field(60.0, ge=0, le=3_600, description="Seconds for which a finished stream can be taken up again.")
 
 
-class StageSettings(_Section):
+class StageSettings(SettingsSection):
     """Settings of one deployment of the query graph; limits hold for one replica."""
 
     min_replicas: int = Field(1, ge=0, le=10_000, description="Replicas at least; 0 lets a generator go when nobody asks.")
@@ -94,7 +92,7 @@ class OptionalStageSettings(StageSettings):
     enabled: bool = Field(False, description="Make it a deployment of its own; needs the shape graph.")
 
 
-class LanguageModelSettings(_Section):
+class LanguageModelSettings(SettingsSection):
     """Settings of a language model that vLLM serves inside the graph (`ray.serve.llm`)."""
 
     model: str = Field(description="Name on a hub, or a folder.")
@@ -104,7 +102,7 @@ class LanguageModelSettings(_Section):
     max_model_len: int | None = Field(None, ge=1, description="Longest context, tokens; default: the model's.")
 
 
-class GraphSettings(_Section):
+class GraphSettings(SettingsSection):
     """Settings that say which stages are deployments of their own.
 
     The shape `app` has none of them and is the best on one machine.
@@ -125,7 +123,7 @@ class GraphSettings(_Section):
     llm: LanguageModelSettings | None = Field(None, description="A language model beside them; default: none.")
 
 
-class TelemetrySettings(_Section):
+class TelemetrySettings(SettingsSection):
     """Settings that configure OpenTelemetry traces and JSON logs."""
 
     otlp_endpoint: str | None = Field(None, description="Collector, e.g. http://collector:4318; default: no traces.")
@@ -133,7 +131,7 @@ class TelemetrySettings(_Section):
     json_logs: bool = Field(False, description="Log lines as JSON on standard error, instead of files in the home.")
 
 
-class ServeSettings(_Section):
+class ServeSettings(SettingsSection):
     """Settings that configure the HTTP service, with one subsection for each part of it."""
 
     host: str = "127.0.0.1"

@@ -15,25 +15,24 @@ from pathlib import Path
 from typing import Any, Literal, Self
 
 import platformdirs
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
-from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict
+from pydantic import Field, ValidationError, model_validator
+from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict, SettingsError
 
 from lodestone.config.cluster import ClusterSettings
 from lodestone.config.compositions import CompositionSettings
 from lodestone.config.engines import EngineSettings, GuideCacheSettings
 from lodestone.config.own_profiles import ProfileSettings
+from lodestone.config.section import SafeRepresentation, SettingsSection, refusal_of
 from lodestone.config.serve import ServeSettings as ServeSettings  # noqa: PLC0414 - a section as the others
 from lodestone.config.store import StoreSettings as StoreSettings  # noqa: PLC0414 - a section as the others
 from lodestone.errors import ConfigurationError
 
 CONFIG_NAME = "lodestone.toml"
+ENVIRONMENT_PREFIX = "LODESTONE_"
+_LISTED = "`lodestone config show` lists every setting; see docs/configuration.md"
 
 
-class _Section(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
-
-class ModelSettings(_Section):
+class ModelSettings(SettingsSection):
     """Settings that apply to all models and to their shared cache."""
 
     cache: Path = Field(
@@ -43,7 +42,7 @@ class ModelSettings(_Section):
     threads: int = Field(0, ge=0, le=256, description="Threads of one model pass; 0 lets the runtime choose.")
 
 
-class IndexSettings(_Section):
+class IndexSettings(SettingsSection):
     """Settings that apply to index runs."""
 
     slice_size: int = Field(
@@ -94,7 +93,7 @@ class IndexSettings(_Section):
         return self
 
 
-class QuerySettings(_Section):
+class QuerySettings(SettingsSection):
     """Settings that searches use by default."""
 
     fusion: str | None = Field(None, description="Fusion method; default: the profile's.")
@@ -122,7 +121,7 @@ class QuerySettings(_Section):
     history: int = Field(1_000, ge=0, le=1_000_000, description="Queries kept for explain, replay and feedback; 0 keeps none.")
 
 
-class TagSettings(_Section):
+class TagSettings(SettingsSection):
     """Settings that apply to the tags which queries leave on the pictures they found."""
 
     implicit: bool = Field(True, description="Tag confident results of complete searches with the query.")
@@ -130,7 +129,7 @@ class TagSettings(_Section):
     most: int = Field(5, ge=1, le=100, description="Pictures that one query tags at most.")
 
 
-class TrustSettings(_Section):
+class TrustSettings(SettingsSection):
     """Settings that say how feedback changes the trust in spaces."""
 
     eta: float = Field(0.2, gt=0, le=1, description="Learning rate of one feedback.")
@@ -138,15 +137,16 @@ class TrustSettings(_Section):
     floor: float = Field(0.1, gt=0, lt=1, description="Least trust in a space, 1 being neutral.")
 
 
-class Settings(BaseSettings):
+class Settings(SafeRepresentation, BaseSettings):
     """All settings that one home has."""
 
     model_config = SettingsConfigDict(
-        env_prefix="LODESTONE_",
+        env_prefix=ENVIRONMENT_PREFIX,
         env_nested_delimiter="__",
         env_ignore_empty=True,  # an empty LODESTONE_HOME would mean the current folder
         extra="forbid",
         frozen=True,
+        hide_input_in_errors=True,
     )
 
     home: Path = Field(
@@ -230,13 +230,13 @@ def load_settings(flags: Mapping[str, Any] | None = None) -> LoadedSettings:
     try:
         settings = Settings(**flag_values)
     except ValidationError as error:
-        first = error.errors()[0]
-        name = ".".join(str(part) for part in first["loc"])
+        name, reason = refusal_of(error)
+        raise ConfigurationError(f"setting {name!r} is wrong: {reason}", hint=_LISTED, setting=name) from None  # no values
+    except SettingsError as error:
+        # It names the section; what it comes from holds the whole text of the variable.
         raise ConfigurationError(
-            f"setting {name!r} is wrong: {first['msg']} (got {first.get('input')!r})",
-            hint="`lodestone config show` lists every setting; see docs/configuration.md",
-            setting=name,
-        ) from error
+            f"a {ENVIRONMENT_PREFIX}… variable is wrong: {error}", hint="a whole section is given as JSON; " + _LISTED
+        ) from None
     settings = settings.model_copy(update={"home": settings.home.expanduser().absolute()})
     return LoadedSettings(settings, _sources_of(settings, flag_values))
 
@@ -251,7 +251,7 @@ def _require_known_sections() -> None:
         if variable.upper().startswith("LODESTONE_") and nested and section.lower() not in Settings.model_fields:
             raise ConfigurationError(
                 f"the variable {variable!r} names no setting: there is no section {section.lower()!r}",
-                hint="`lodestone config show` lists every setting; see docs/configuration.md",
+                hint=_LISTED,
                 setting=variable,
             )
 

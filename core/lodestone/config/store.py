@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from pydantic import BaseModel, ConfigDict, Field, SecretStr, field_validator, model_validator
+from pydantic import Field, SecretStr, field_validator, model_validator
 
+from lodestone.config.section import SettingsSection
 from lodestone_schemas.collections import CollectionSpec, FieldKind, HnswSpec, Placement, Quantization
 
 if TYPE_CHECKING:
@@ -16,10 +17,8 @@ CLUSTER_SHARDS = 12
 CLUSTER_REPLICATION = 2
 
 
-class StoreSettings(BaseModel):
+class StoreSettings(SettingsSection):
     """Settings that configure the vector store, embedded or on a server."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
     kind: str = Field("edge", description="edge: embedded; server: a Qdrant server or cluster.")
     url: str | tuple[str, ...] = Field(

@@ -12,6 +12,7 @@ from lodestone.errors import LodestoneError
 from lodestone.generators.base import Guide, GuideRequest
 from lodestone.generators.credentials import Credential
 from lodestone.generators.engine_call import Engine, version_of
+from lodestone_schemas.redaction import shown_setting
 
 _WORDS = "a red bicycle leaning against a white wall"
 
@@ -83,14 +84,17 @@ async def try_engine(engine: Engine, request: GuideRequest | None = None) -> Tri
 
 
 def describe_engine(engine: Engine) -> dict[str, Any]:
-    """Return an engine as configured, JSON-serialisable. Of its key, only the source and whether it exists are shown."""
+    """Return an engine as configured, JSON-serialisable. Of its key, only the source and whether it exists are shown.
+
+    Secrets in its options and in its address are hidden.
+    """
     settings = engine.settings
     credential = Credential(engine.name, key_env=settings.key_env, key_file=settings.key_file)
     try:
         key = "none needed" if credential.read() is None else "found"
     except LodestoneError as error:
         key = error.message
-    facts = settings.model_dump(mode="json")
+    facts = shown_setting("", settings.model_dump(mode="json"))
     return {
         "name": engine.name,
         **facts,

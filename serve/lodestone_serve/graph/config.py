@@ -10,6 +10,7 @@ from typing import Any, Final
 
 import yaml
 
+from lodestone.config.section import refusal_of
 from lodestone.config.settings import Settings
 from lodestone.errors import ConfigurationError
 from lodestone_serve.auth.exposure import checked_exposure
@@ -103,7 +104,7 @@ def read_config(text: str) -> ReadConfig:
     try:
         config = yaml.safe_load(text)
     except yaml.YAMLError as error:
-        raise ConfigurationError(f"the configuration is not YAML: {error}", hint=_MAKE_ONE) from error
+        raise ConfigurationError(f"the configuration is not YAML: {error}", hint=_MAKE_ONE) from None
     if not isinstance(config, dict):
         raise ConfigurationError(f"the configuration is a {type(config).__name__}, not a mapping", hint=_MAKE_ONE)
     _check(config)
@@ -132,9 +133,8 @@ def _check(config: dict[str, Any]) -> None:
     try:
         ServeDeploySchema.model_validate(config)
     except ValidationError as error:
-        first = error.errors()[0]
-        where = ".".join(str(part) for part in first["loc"])
+        where, reason = refusal_of(error)
         raise ConfigurationError(
-            f"Ray refuses {where} of the configuration: {first['msg']} (got {first.get('input')!r:.200})",
+            f"Ray refuses {where} of the configuration: {reason}",
             hint="correct the section serve.graph; docs/graph.md explains it",
-        ) from error
+        ) from None  # the original quotes the settings

@@ -8,8 +8,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, Final
 
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import ValidationError
 
+from lodestone.config.section import SettingsSection, refusal_of
 from lodestone.config.serve import LanguageModelSettings
 from lodestone.errors import ConfigurationError
 from lodestone.models.packages import import_library
@@ -28,14 +29,12 @@ _MEMORY: Final = 0.9
 _COMPILED_APART: Final = {"VLLM_DISABLE_COMPILE_CACHE": "1"}  # replicas on one GPU would write to one cache (Ray's guide)
 
 
-class LlmArguments(BaseModel):
+class LlmArguments(SettingsSection):
     """`args` of the application in serveConfigV2.
 
     Attributes:
         llm: Settings of the language model.
     """
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
     llm: LanguageModelSettings
 
@@ -50,7 +49,7 @@ def from_arguments(arguments: dict[str, Any]) -> Application:
     try:
         settings = LlmArguments.model_validate(arguments).llm
     except ValidationError as error:
-        raise _refused(error, "the arguments of the application `llm`") from error
+        raise _refused(error, "the arguments of the application `llm`") from None
     return build_llm(settings)
 
 
@@ -81,7 +80,7 @@ def built(options: Mapping[str, Any], *, config: Callable[..., Any], deployment:
     try:
         return deployment(config(**options))
     except ValueError as error:  # pydantic's ValidationError is one
-        raise _refused(error, "the language model") from error
+        raise _refused(error, "the language model") from None
 
 
 def check_llm(settings: LanguageModelSettings) -> None:
@@ -132,8 +131,8 @@ def llm_options(settings: LanguageModelSettings) -> dict[str, Any]:
 def _refused(error: ValueError, what: str) -> ConfigurationError:
     reason = str(error)
     if isinstance(error, ValidationError):
-        first = error.errors()[0]
-        reason = f"{'.'.join(str(part) for part in first['loc']) or 'the whole'}: {first['msg']} (got {first['input']!r:.200})"
+        place, why = refusal_of(error)
+        reason = f"{place or 'the whole'}: {why}"
     return ConfigurationError(
         f"{what} cannot be as configured: {reason}",
         hint="correct the section serve.graph.llm; docs/graph.md explains it",

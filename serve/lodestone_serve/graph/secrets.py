@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
-from urllib.parse import urlsplit
 
 from pydantic import BaseModel, SecretStr
 
 from lodestone.config.settings import Settings, flatten
 from lodestone.errors import ConfigurationError
+from lodestone_schemas.redaction import redacted
 
 # These are in `deployments` of the file, where a change restarts no replica.
 _STAGES: Final = (("serve", "graph", "ingress"), ("serve", "graph", "encoders"))
@@ -47,21 +47,12 @@ def _secrets(settings: Settings) -> Iterator[tuple[str, str]]:
         values = value if isinstance(value, list | tuple) else (value,)
         if any(isinstance(item, SecretStr) for item in values):
             yield name, "secret"
-        elif any(isinstance(item, str) and _holds_password(item) for item in values):
-            yield name, "URL with a password"
+        elif any(isinstance(item, str) and "://" in item and redacted(item) != item for item in values):
+            yield name, "URL with a secret"
 
 
 def _as_mapping(model: BaseModel) -> dict[str, Any]:
     return model.model_dump()
-
-
-def _holds_password(text: str) -> bool:
-    if "://" not in text:
-        return False
-    try:
-        return urlsplit(text).password is not None
-    except ValueError:
-        return False
 
 
 def _refuse_secret_options(engine: str, options: Mapping[str, Any]) -> None:

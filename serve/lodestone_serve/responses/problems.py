@@ -15,10 +15,10 @@ from fastapi.responses import Response
 from starlette.exceptions import HTTPException
 from starlette.types import Receive, Scope, Send
 
-from lodestone.access.redaction import redacted, without_secrets
 from lodestone.errors import LodestoneError
 from lodestone_schemas.api import Problem
 from lodestone_schemas.openai import OpenAIError
+from lodestone_schemas.redaction import redacted, without_secrets
 from lodestone_serve.policy import has_openai_errors, methods_for
 
 PROBLEM_TYPE = "application/problem+json"

@@ -11,7 +11,7 @@ from pathlib import Path
 import structlog
 from structlog.typing import EventDict, Processor, WrappedLogger
 
-from lodestone.access.redaction import hide_secrets
+from lodestone_schemas.redaction import hide_secrets
 from lodestone_serve.telemetry.tracing import trace_id
 
 LOG_NAME = "service.log"

@@ -7,8 +7,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import Field, ValidationError
 
+from lodestone.config.section import SettingsSection, refusal_of
 from lodestone.errors import ConfigurationError
 
 DEFAULT_MODEL: Final = "sd-turbo"
@@ -40,10 +41,8 @@ PRESETS: Final[Mapping[str, Preset]] = {
 }
 
 
-class DiffusersOptions(BaseModel):
+class DiffusersOptions(SettingsSection):
     """`options` of a diffusers engine; None stands for the preset's value, or the pipeline's own."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
     steps: int | None = Field(None, ge=1, le=200)
     guidance: float | None = Field(None, ge=0, le=50)
@@ -63,9 +62,8 @@ class DiffusersOptions(BaseModel):
         try:
             return cls(**options)
         except ValidationError as error:
-            first = error.errors()[0]
-            option = ".".join(str(part) for part in first["loc"])
+            option, reason = refusal_of(error, within=f"generators.{engine}.options")
             raise ConfigurationError(
-                f"option {option!r} of the engine {engine!r} is wrong: {first['msg']} (got {first.get('input')!r})",
+                f"option {option!r} of the engine {engine!r} is wrong: {reason}",
                 hint=f"a diffusers engine takes {', '.join(cls.model_fields)}; see docs/models.md",
-            ) from error
+            ) from None

@@ -14,9 +14,10 @@ from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar, Final
 
 import httpx
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import Field, ValidationError
 
 from lodestone.config.engines import EngineSettings
+from lodestone.config.section import SettingsSection, refusal_of
 from lodestone.errors import ConfigurationError, LodestoneError, ServiceUnavailableError
 from lodestone.generators.base import Generator, Guide, GuideRequest
 from lodestone.generators.credentials import Credential
@@ -28,10 +29,8 @@ _log = logging.getLogger(__name__)
 SEEDS: Final = 2**31  # services accept seeds below this
 
 
-class HttpOptions(BaseModel):
+class HttpOptions(SettingsSection):
     """`options` that every engine over HTTP has."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
     pictures_a_call: int = Field(1, ge=1, le=16, description="Pictures asked for in one request.")
     max_mb: int = Field(32, ge=1, le=1024, description="Largest reply and largest picture.")
@@ -218,10 +217,10 @@ def _options(name: str, settings: EngineSettings, kind: type[HttpOptions]) -> Ht
     try:
         return kind(**settings.options)
     except (ValidationError, TypeError) as error:
-        first = error.errors()[0] if isinstance(error, ValidationError) else {"loc": (), "msg": str(error)}
-        option = ".".join(map(str, first["loc"]))
-        raise ConfigurationError(  # without the value, which may be a secret
-            f"option {option!r} of generator {name!r} is wrong: {first['msg']}",
+        within = f"generators.{name}.options"
+        option, reason = refusal_of(error, within=within) if isinstance(error, ValidationError) else ("", str(error))
+        raise ConfigurationError(
+            f"option {option!r} of generator {name!r} is wrong: {reason}",
             hint=f"{settings.kind} takes: {', '.join(kind.model_fields)}; see docs/generators.md",
             setting=f"generators.{name}.options.{option}",
         ) from None

@@ -13,11 +13,11 @@ import structlog
 from tests.support.fake_services import FakeServices
 
 from lodestone.access.keys import ApiKey, digest_of, key_id_of
-from lodestone.access.redaction import hide_secrets, redacted, without_secrets
 from lodestone.catalog.catalog import Catalog
 from lodestone.config.serve import AuthSettings, ServeSettings
 from lodestone.errors import CatalogError, SourceError
 from lodestone_schemas.access import KeyRequest
+from lodestone_schemas.redaction import hide_secrets, redacted, without_secrets
 from lodestone_serve.http.application import create_app
 from lodestone_serve.telemetry.logs import LOG_NAME, log_to
 
