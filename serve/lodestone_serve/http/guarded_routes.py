@@ -1,4 +1,7 @@
-"""Inclusion of routers under the table of policies: each route gets the check of the scopes that its row names."""
+"""Inclusion of routers under the table of policies: each route gets the check of the scopes that its row names.
+
+A route with a JSON body gets the check of its texts too.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +14,8 @@ from starlette.routing import BaseRoute, Host, Mount, Route, WebSocketRoute
 
 from lodestone_schemas.access import Scope
 from lodestone_serve.auth.principal import needs
-from lodestone_serve.policy import TABLE, RoutePolicy, RoutePolicyError
+from lodestone_serve.http.request_texts import needs_whole_texts
+from lodestone_serve.policy import JSON, TABLE, RoutePolicy, RoutePolicyError
 
 _HINT: Final = "correct the route, or the table in lodestone_serve/policy.py (see docs/recipes/add-a-route.md)"
 
@@ -40,7 +44,10 @@ def include_guarded(app: FastAPI, routers: Iterable[APIRouter], *, table: Iterab
             )
     for route in _guardable(included):
         # Before what the route itself depends on. FastAPI reads the list when the router is included.
-        route.dependencies[:0] = [needs(scope) for scope in _scopes(route, rows)]
+        checks = [needs(scope) for scope in _scopes(route, rows)]
+        if _takes_json(route, rows):
+            checks.append(needs_whole_texts())
+        route.dependencies[:0] = checks
     for router in given:
         app.include_router(router)
 
@@ -91,6 +98,12 @@ def _guardable(routes: Iterable[BaseRoute]) -> Iterator[APIRoute]:
 
 def _scopes(route: APIRoute, rows: Mapping[tuple[str, str], RoutePolicy]) -> list[Scope]:
     return [scope for method in route.methods or () for scope in rows[method, route.path].scopes]
+
+
+def _takes_json(route: APIRoute, rows: Mapping[tuple[str, str], RoutePolicy]) -> bool:
+    """Return whether FastAPI reads a JSON message for this route."""
+    kinds = {rows[method, route.path].body.media_type for method in route.methods or ()}
+    return route.body_field is not None and JSON.media_type in kinds
 
 
 def _listed(methods: set[str]) -> str:
