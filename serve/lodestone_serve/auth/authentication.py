@@ -10,12 +10,13 @@ from __future__ import annotations
 import asyncio
 import hmac
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 from typing import Final
 
-from starlette.datastructures import Headers
-from starlette.types import ASGIApp, Receive, Scope, Send
+from starlette.datastructures import Headers, MutableHeaders
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from lodestone.access.key_cache import KeyRing, KeyStore
 from lodestone.access.keys import PREFIX, ApiKey
@@ -25,12 +26,25 @@ from lodestone.home.service_address import TOKEN_HEADER
 from lodestone_schemas.access import Scope as Right
 from lodestone_serve.auth.oidc import TokenReader
 from lodestone_serve.auth.principal import ANYBODY, LOCAL, NOBODY, Principal
-from lodestone_serve.auth.sessions import Sessions, session_of
+from lodestone_serve.auth.sessions import SessionEndedError, Sessions, removals, sessions_of
 from lodestone_serve.policy import AccessRule, policy_of
 from lodestone_serve.responses.problems import problem_of, problem_response
 
 KEY_HEADER: Final = "X-API-Key"
 _THREADS: Final = 2
+
+
+@dataclass(frozen=True, slots=True)
+class Known:
+    """Who sent a request.
+
+    Attributes:
+        principal: The sender.
+        strays: Whether cookies came beside the one that names the sender, which is the only sound one.
+    """
+
+    principal: Principal
+    strays: bool = False
 
 
 class Authenticator:
@@ -63,27 +77,61 @@ class Authenticator:
         """Whether metrics need no key."""
         return self._settings.open_metrics or not self.asks
 
-    async def principal(self, headers: Headers, *, method: str = "GET", https: bool = False) -> Principal:
-        """Whoever the headers name, or else the session that the service's own page has.
+    async def known(self, headers: Headers, *, method: str = "GET", https: bool = False) -> Known:
+        """Return whoever the headers name, or else the one whose session the service's own page has.
 
         Raises:
             UnauthorizedError: somebody must be named and nobody is, or by something that is not valid.
+            SessionEndedError: as before, and the browser should forget the cookies that it sent.
             OverloadedError, ServiceUnavailableError, CatalogError: keys cannot be looked up now.
         """
         local = headers.get(TOKEN_HEADER)
         if local is not None and hmac.compare_digest(local.encode("utf-8", "surrogatepass"), self._token):
-            return LOCAL
+            return Known(LOCAL)
         if not self.asks:
-            return ANYBODY
+            return Known(ANYBODY)
         given = credential_of(headers)
-        if given is None:
-            session = session_of(headers, method=method, https=https)
-            if session is None:
-                raise UnauthorizedError(
-                    "this service asks for a key or a token, and none was sent",
-                    hint=f"Authorization: Bearer …, or {KEY_HEADER}: …",
-                )
-            given = self.sessions.open(session)
+        if given is not None:
+            return Known(await self._holder(given))
+        cookies = sessions_of(headers, method=method, https=https)
+        if not cookies:
+            raise UnauthorizedError(
+                "this service asks for a key or a token, and none was sent",
+                hint=f"Authorization: Bearer …, or {KEY_HEADER}: …",
+            )
+        return await self._of_session(cookies)
+
+    async def _of_session(self, cookies: Sequence[str]) -> Known:
+        """Return the one person that cookies name.
+
+        Another program on this host can set a cookie of the same name. One that is not valid must not lock the page out, and a
+        valid one of its own key must not sign people in with that key.
+        """
+        found: dict[str, Principal] = {}
+        refused: UnauthorizedError | None = None
+        for cookie in cookies:
+            try:
+                credential = self.sessions.open(cookie)
+                found[credential] = found.get(credential) or await self._holder(credential)
+            except UnauthorizedError as error:
+                refused = error
+        if len(found) == 1:
+            return Known(next(iter(found.values())), strays=len(cookies) > 1)
+        if found:
+            raise SessionEndedError(
+                "two sessions came, of different keys",
+                hint="another program on this host has set one: try again",
+                keep_own=True,
+            )
+        reason = refused or UnauthorizedError("the session has ended")
+        raise SessionEndedError(reason.message, hint=reason.hint, keep_own=False)
+
+    async def _holder(self, given: str) -> Principal:
+        """Return the principal of a key or token.
+
+        Raises:
+            UnauthorizedError: It is not valid.
+        """
         if given.startswith(f"{PREFIX}_"):
             if self._ring is None:
                 raise UnauthorizedError(
@@ -120,21 +168,26 @@ class Authentication:
             await self._app(scope, receive, send)
             return
         try:
-            principal = await self._principal(scope)
+            known = await self._known(scope)
+        except SessionEndedError as error:
+            forgetting = _forgetting(scope, send, but_own=bool(error.details.get("keep_own")))
+            problem = problem_of(UnauthorizedError(error.message, hint=error.hint), instance=scope["path"])
+            await problem_response(problem)(scope, receive, forgetting)
+            return
         except LodestoneError as error:
             await problem_response(problem_of(error, instance=scope["path"]))(scope, receive, send)
             return
-        scope.setdefault("state", {})["principal"] = principal
-        await self._app(scope, receive, send)
+        scope.setdefault("state", {})["principal"] = known.principal
+        await self._app(scope, receive, _forgetting(scope, send, but_own=True) if known.strays else send)
 
-    async def _principal(self, scope: Scope) -> Principal:
+    async def _known(self, scope: Scope) -> Known:
         rule, open_metrics = policy_of(scope).access, self._authenticator.open_metrics
         if self._authenticator.asks and (rule is AccessRule.OPEN or (rule is AccessRule.METRICS and open_metrics)):
-            return NOBODY
+            return Known(NOBODY)
         due = scope.get("state", {}).get("due")  # of queries alone
         try:
             async with asyncio.timeout(None if due is None else max(0.0, due - time.monotonic())) as limit:
-                principal = await self._authenticator.principal(
+                known = await self._authenticator.known(
                     Headers(scope=scope), method=scope["method"], https=scope.get("scheme") == "https"
                 )
         except TimeoutError:
@@ -144,9 +197,23 @@ class Authentication:
                 "the deadline passed while the key was looked up",
                 hint="the service is busy: ask again later, or allow more time (deadline_ms)",
             ) from None
-        if rule is AccessRule.METRICS and not open_metrics and not principal.may(Right.ADMIN):
+        if rule is AccessRule.METRICS and not open_metrics and not known.principal.may(Right.ADMIN):
             raise ForbiddenError("metrics need the scope 'admin'", hint="or set serve.auth.open_metrics", scope="admin")
-        return principal
+        return known
+
+
+def _forgetting(scope: Scope, send: Send, *, but_own: bool) -> Send:
+    """Return `send` with headers by which the browser forgets cookies of the session's name, all or those planted beside it."""
+    headers = Headers(scope=scope)
+
+    async def forgetting(message: Message) -> None:
+        if message["type"] == "http.response.start":
+            answer = MutableHeaders(scope=message)
+            for value in removals(headers, scope["path"], https=scope.get("scheme") == "https", but_own=but_own):
+                answer.append("set-cookie", value)
+        await send(message)
+
+    return forgetting
 
 
 def holder_of(key: ApiKey) -> Principal:

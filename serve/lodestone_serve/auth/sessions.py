@@ -32,8 +32,21 @@ CLOCK_STEP_S: Final = 24 * 3600
 """Seconds by which the clock may have been set back since a session began. A cookie from farther in the future, from before a
 clock that was wrong by years was set right, would hold for years."""
 
+OWN_PATH: Final = "/v1"
+"""Path of the cookie without TLS."""
+
 _MOST_CHARS: Final = 16_384
+_MOST_COOKIES: Final = 16  # that are tried; each one costs a decryption
+_MOST_SEGMENTS: Final = 8  # of a path that a cookie is removed at
+_MOST_DOMAINS: Final = 4
 _SAFE: Final = frozenset({"GET", "HEAD"})
+
+
+class SessionEndedError(UnauthorizedError):
+    """Cookies came, and none of them says who somebody is, or two of them name different people.
+
+    `details["keep_own"]` says whether the cookie at the service's own path may be sound.
+    """
 
 
 class Sessions:
@@ -90,12 +103,13 @@ def is_tls(headers: Headers, *, https: bool) -> bool:
     return https or headers.get("x-forwarded-proto") == "https" or headers.get("origin", "").startswith("https://")
 
 
-def session_of(headers: Headers, *, method: str, https: bool) -> str | None:
-    """Return the value of the session's cookie where it counts; None otherwise.
+def sessions_of(headers: Headers, *, method: str, https: bool = False) -> tuple[str, ...]:
+    """Return the values of the session's cookies where they count, each once, in the order of the header.
 
-    It counts for requests that the service's own pages send. Browsers say so in `Sec-Fetch-Site`. Of a browser that does not,
+    They count for requests that the service's own pages send. Browsers say so in `Sec-Fetch-Site`. Of a browser that does not,
     requests that only read count unless they name another origin, and requests that change something must name this one.
-    Over TLS only the cookie of that name counts.
+    Over TLS only the cookie of that name counts. There are several where another program on this host has set one: cookies
+    know no ports.
 
     Args:
         headers: Of the request.
@@ -108,14 +122,67 @@ def session_of(headers: Headers, *, method: str, https: bool) -> str | None:
             if name in given:
                 given[name].append(value)
     values = given[TLS_COOKIE if given[TLS_COOKIE] or is_tls(headers, https=https) else COOKIE]
-    if len(values) != 1:  # with two of them, another program on this host has set one
-        return None
     site, origin = headers.get("sec-fetch-site"), headers.get("origin")
     if site is not None and site not in {"same-origin", "none"}:
-        return None
-    if origin is not None:
-        return values[0] if _netloc(origin) == headers.get("host", "").lower() else None
-    return values[0] if site is not None or method in _SAFE else None
+        return ()
+    if origin is not None and _netloc(origin) != headers.get("host", "").lower():
+        return ()
+    if origin is None and site is None and method not in _SAFE:
+        return ()
+    return tuple(dict.fromkeys(values))[:_MOST_COOKIES]
+
+
+def removals(headers: Headers, path: str, *, https: bool = False, but_own: bool = False) -> list[str]:
+    """Return the values of `Set-Cookie` by which a browser forgets the cookies that it sent with the session's name.
+
+    A cookie is known by name, domain and path, and a browser says neither domain nor path. So there is one value for each
+    that can have come with this request.
+
+    Args:
+        headers: Of the request.
+        path: Of the request: cookies of all paths that it begins with came with it.
+        https: Whether the service itself ends TLS.
+        but_own: Leave the cookie that the service sets itself, where one planted beside it is to go.
+    """
+    name, own_path, tls = kind_of(headers, https=https)
+    if tls:  # no other path or domain can have it
+        return [] if but_own else [_removal(name, own_path, tls=True)]
+    segments = path.split("/")[1:_MOST_SEGMENTS]
+    beginnings = ["/".join(["", *segments[:count]]) for count in range(len(segments) + 1)]
+    places = dict.fromkeys(place for beginning in beginnings for place in (beginning or "/", f"{beginning}/"))
+    host = _hostname(headers.get("host", ""))
+    return [
+        _removal(name, place, domain)
+        for place in places
+        for domain in (None, *_domains(host))
+        if not (but_own and place == own_path and domain is None)
+    ]
+
+
+def kind_of(headers: Headers, *, https: bool) -> tuple[str, str, bool]:
+    """Return name and path of the cookie that the service sets for a request, and whether it is for TLS alone."""
+    tls = is_tls(headers, https=https)
+    return (TLS_COOKIE, "/", tls) if tls else (COOKIE, OWN_PATH, tls)
+
+
+def _removal(name: str, path: str, domain: str | None = None, *, tls: bool = False) -> str:
+    of = "" if domain is None else f"; Domain={domain}"
+    return f"{name}=; Max-Age=0; Path={path}{of}; HttpOnly; SameSite=strict" + ("; Secure" if tls else "")
+
+
+def _domains(host: str) -> list[str]:
+    """Return the domains that a cookie for a host may name: its own and those above it, but no address and no single word."""
+    labels = host.split(".")
+    if not host or len(labels) < 2 or labels[-1].isdecimal() or ":" in host:
+        return []
+    return [".".join(labels[start:]) for start in range(len(labels) - 1)][:_MOST_DOMAINS]
+
+
+def _hostname(given: str) -> str:
+    try:
+        return urlsplit(f"//{given}").hostname or ""
+    except ValueError:
+        return ""
 
 
 def _netloc(origin: str) -> str | None:

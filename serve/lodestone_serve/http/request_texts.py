@@ -1,6 +1,6 @@
 """Check of all texts in a JSON body before a route sees them: half a surrogate pair is no character, and is refused.
 
-JSON can spell one (as the escape of U+D800), Python keeps it, and whatever then writes, hashes or encodes the text fails. One check at the
+JSON can spell one (as an escape), Python keeps it, and whatever then writes, hashes or encodes the text fails. One check at the
 door holds for every member of every message, names of members included. Texts in addresses cannot hold one: the server
 replaces what is no UTF-8 there.
 """

@@ -9,7 +9,7 @@ from fastapi.responses import Response
 
 from lodestone.errors import InvalidRequestError
 from lodestone_serve.auth.authentication import credential_of
-from lodestone_serve.auth.sessions import COOKIE, HOLDS_S, TLS_COOKIE, Sessions, is_tls
+from lodestone_serve.auth.sessions import HOLDS_S, Sessions, kind_of, removals
 
 _MOST_CHARS: Final = 3_900  # browsers silently drop a cookie whose name, value and attributes have more than 4,096
 
@@ -28,13 +28,14 @@ def sessions_router(sessions: Sessions, *, asks: bool) -> APIRouter:
         """Put the key or token of this request into an HttpOnly cookie, by which pages of this service show pictures."""
         answer = Response(status_code=204)
         if asks and (credential := credential_of(request.headers)) is not None:
-            name, path, tls = _kind(request)
+            name, path, tls = kind_of(request.headers, https=_https(request))
             value = sessions.seal(credential)
             if len(value) > _MOST_CHARS:
                 raise InvalidRequestError(
                     f"this token has {len(credential)} characters, more than a browser keeps for a session",
                     hint="have the issuer put fewer claims into it, or use an API key",
                 )
+            _forget_strays(answer, request)
             answer.set_cookie(name, value, max_age=HOLDS_S, path=path, httponly=True, samesite="strict", secure=tls)
         return answer
 
@@ -42,14 +43,20 @@ def sessions_router(sessions: Sessions, *, asks: bool) -> APIRouter:
     async def end(request: Request) -> Response:
         """Forget the session in this browser."""
         answer = Response(status_code=204)
-        name, path, tls = _kind(request)
+        name, path, tls = kind_of(request.headers, https=_https(request))
+        _forget_strays(answer, request)
         answer.delete_cookie(name, path=path, httponly=True, samesite="strict", secure=tls)
         return answer
 
     return router
 
 
-def _kind(request: Request) -> tuple[str, str, bool]:
-    """Return name and path of the cookie, and whether it is for TLS alone."""
-    tls = is_tls(request.headers, https=request.url.scheme == "https")
-    return (TLS_COOKIE, "/", tls) if tls else (COOKIE, "/v1", tls)
+def _https(request: Request) -> bool:
+    """Return whether the service itself ends TLS."""
+    return request.url.scheme == "https"
+
+
+def _forget_strays(answer: Response, request: Request) -> None:
+    """Have the browser forget cookies of the session's name that another program on this host has set."""
+    for value in removals(request.headers, request.url.path, https=_https(request), but_own=True):
+        answer.headers.append("set-cookie", value)

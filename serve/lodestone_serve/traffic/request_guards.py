@@ -2,8 +2,10 @@
 
 By default the service binds to loopback and asks for no key, so the attacker to think of is a web page in the user's browser.
 DNS rebinding makes a page's own name resolve to 127.0.0.1, so only loopback names and those of `serve.public_hosts` are
-accepted as Host. Pages of other sites may send requests without reading the answers. They are known by their Origin and
-Sec-Fetch-Site, and are refused unless `serve.cors_origins` names them. The rows of `lodestone_serve.policy` say what each
+accepted as Host. Pages of other origins may send requests without reading the answers. They are known by their Origin and
+Sec-Fetch-Site, or by their Referer where a browser sends neither, and are refused unless `serve.cors_origins` names them. A
+page on another port of this host is of the same site and of another origin: it is refused too. Programs send none of these
+headers. The rows of `lodestone_serve.policy` say what each
 route's body may be.
 """
 
@@ -38,6 +40,7 @@ _PROTECTIVE: Final = {
 }
 _HSTS: Final = "max-age=31536000"
 _SAFE = {"GET", "HEAD", "OPTIONS"}
+_OWN_SITES: Final = frozenset({"same-origin", "none"})  # `none`: somebody typed the address, or opened a bookmark
 _WITH_BODY = {"POST", "PATCH"}
 _HOST: Final = re.compile(r"(\[[0-9a-f:.]+\]|[\w.-]+)(:\d*)?", re.ASCII | re.IGNORECASE)
 TARGET: Final = "lodestone.target"
@@ -81,23 +84,42 @@ class SiteGuard:
     def _refusal(self, scope: Scope, headers: Headers) -> Refusal | None:
         if (ambiguous := _ambiguous(headers) or foreign_target(scope)) is not None:
             return ambiguous
-        method, given = scope["method"], headers.get("host", "")
+        given = headers.get("host", "")
         name = _hostname(given)
         if name is None or not (self._answers_for(name) or (self._asks and policy_of(scope).probe)):
             hint = "use http://127.0.0.1, or name it in serve.public_hosts"
             return Refusal(421, f"this service does not answer for the host {given[:200]!r}", hint=hint)
-        origin = headers.get("origin")
+        return self._of_another_page(scope, headers, given)
+
+    def _of_another_page(self, scope: Scope, headers: Headers, host: str) -> Refusal | None:
+        """Return the refusal of a request that a page of another origin sends, and that is no link which somebody follows."""
+        origin, site = headers.get("origin"), headers.get("sec-fetch-site")
         if origin is not None and (ANY in self._origins or origin.lower() in self._origins):
             return None
-        hint = "only pages of serve.cors_origins may ask"
-        if headers.get("sec-fetch-site") == "cross-site" and not _is_link(scope, headers):
-            return Refusal(403, "requests from other sites' pages are refused", hint=hint)
-        if method not in _SAFE and origin is not None and _netloc(origin) != given.lower():
-            return Refusal(403, f"requests from the origin {origin[:200]!r} are refused", hint=hint)
-        return None
+        sent_by = None
+        if site is not None and site.lower() not in _OWN_SITES and not _is_link(scope, headers):
+            sent_by = "pages of other sites, and of other ports of this host,"
+        elif origin is not None and _netloc(origin) != host.lower():
+            sent_by = f"the origin {origin[:200]!r}"
+        elif site is None and origin is None and _works(scope) and _names_another(headers, host):
+            sent_by = "pages of other origins"
+        if sent_by is None:
+            return None
+        return Refusal(403, f"requests from {sent_by} are refused", hint="only pages of serve.cors_origins may ask")
 
     def _answers_for(self, name: str) -> bool:
         return is_loopback(name) or name in self._names or ANY in self._names
+
+
+def _works(scope: Scope) -> bool:
+    """Return whether a request changes something or makes the service work, and does not only show something."""
+    return scope["method"] not in _SAFE or policy_of(scope).admission is not AdmissionRule.NONE
+
+
+def _names_another(headers: Headers, host: str) -> bool:
+    """Return whether the request names another host's page as the one that it comes from."""
+    referer = headers.get("referer")
+    return referer is not None and _netloc(referer) not in {host.lower(), ""}
 
 
 def _is_link(scope: Scope, headers: Headers) -> bool:

@@ -354,6 +354,64 @@ async def test_a_link_of_another_site_may_show_something_and_not_make_the_servic
     assert (answer.status_code, own.status_code) == (200 if allowed else 403, 200)
 
 
+WORKING = [
+    ("GET", "/v1/search?q=dots"),
+    ("GET", f"/v1/images/{KNOWN_ID}/similar"),
+    ("GET", f"/v1/images/{KNOWN_ID}/tags"),
+    ("POST", "/v1/search"),
+    ("POST", "/v1/search/stream"),
+    ("DELETE", "/v1/corpora/photos"),
+    ("GET", "/v1/status"),
+    ("GET", "/v1/queries"),
+]
+
+
+@pytest.mark.parametrize(("method", "path"), WORKING)
+@pytest.mark.parametrize(
+    "headers",
+    [
+        {"Sec-Fetch-Site": "same-site", "Sec-Fetch-Mode": "no-cors", "Sec-Fetch-Dest": "image"},
+        {"Sec-Fetch-Site": "same-site", "Sec-Fetch-Mode": "cors", "Origin": "http://127.0.0.1:9999"},
+        {"Sec-Fetch-Site": "Same-Site"},
+        {"Sec-Fetch-Site": "something new"},
+        {"Origin": "http://127.0.0.1:9999"},
+        {"Origin": "null"},
+    ],
+)
+async def test_a_page_on_another_port_of_this_host_makes_the_service_do_nothing(
+    services: Guarded, method: str, path: str, headers: dict[str, str]
+) -> None:
+    async with client_of(app_of(services)) as http:
+        problem(await http.request(method, path, headers=headers, json=SEARCH if method == "POST" else None), 403, "forbidden")
+    assert services.asked == []
+
+
+async def test_a_link_from_another_port_shows_a_page_and_runs_no_query(services: Guarded) -> None:
+    link = {"Sec-Fetch-Site": "same-site", "Sec-Fetch-Mode": "navigate", "Sec-Fetch-Dest": "document"}
+    async with client_of(app_of(services)) as http:
+        assert (await http.get("/", headers=link)).status_code == 200
+        problem(await http.get("/v1/search?q=dots", headers=link), 403, "forbidden")
+    assert services.asked == []
+
+
+async def test_a_browser_that_names_no_site_is_known_by_its_referer(services: Guarded) -> None:
+    async with client_of(app_of(services)) as http:
+        own = str(http.base_url)
+        others = ("http://127.0.0.1:9999/page", "https://elsewhere.example/")
+        for referer, expected in [*((other, 403) for other in others), (own, 200), ("", 200)]:
+            answer = await http.get("/v1/search?q=dots", headers={"Referer": referer})
+            assert answer.status_code == expected, referer
+        assert (await http.get("/v1/status", headers={"Referer": "https://elsewhere.example/"})).status_code == 200
+
+
+async def test_programs_that_send_none_of_these_headers_are_answered(services: Guarded) -> None:
+    async with client_of(app_of(services)) as http:
+        assert (await http.get("/v1/search?q=dots")).status_code == 200
+        assert (await http.post("/v1/search", json=SEARCH)).status_code == 200
+        typed = {"Sec-Fetch-Site": "none", "Sec-Fetch-Mode": "navigate", "Sec-Fetch-Dest": "document"}
+        assert (await http.get("/v1/search?q=dots", headers=typed)).status_code == 200
+
+
 async def test_without_a_name_in_the_settings_no_origin_is_let_in(services: Guarded) -> None:
     async with client_of(app_of(services)) as http:
         asked = {"Origin": ORIGIN, "Access-Control-Request-Method": "POST"}
