@@ -9,7 +9,8 @@ import sys
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Final, Self, TypeVar
+from urllib.parse import urlsplit
 
 from lodestone.errors import InvalidRequestError, NotFoundError
 from lodestone_cli.file_names import inert_json, printable
@@ -36,6 +37,18 @@ else:
 
 __all__ = ["CommandContext", "printable"]
 
+_HERE: Final = "`LODESTONE_URL= lodestone …` works on the home of this machine"
+_BY_THE_SERVICES_MACHINE: Final = f"run it on the machine of the service; {_HERE}"
+_LOCALLY: Final = "--local works on the home of this machine; or run it on the machine of the service"
+_ELSEWHERE: Final[Mapping[str, str]] = {
+    "lodestone index": "`lodestone directory add` has the service index a folder of its machine; --local indexes here",
+    "lodestone watch": f"the service watches its folders by itself (`lodestone directory watch`); {_HERE}",
+    "lodestone runs retry-failed": _LOCALLY,
+    "lodestone models swap": _LOCALLY,
+    "lodestone train bridge": _LOCALLY,
+}
+"""What to do instead where LODESTONE_URL names a service, by the command's purpose."""
+
 
 class CommandContext:
     """Settings, output and resources of one command. It is a context manager: leaving it releases the store.
@@ -48,9 +61,12 @@ class CommandContext:
         flags: Further settings.
         away: Whether the command can use a remote service (`--url`, LODESTONE_URL).
         local: Whether no service is used, not even one that runs on this home (`--local`).
+        writes: Whether the command makes or changes the home of this machine. It is refused where LODESTONE_URL names a service
+            elsewhere, so that nobody fills a home by mistake.
 
     Raises:
-        InvalidRequestError: `--url` is given to a command that works on this machine's home.
+        InvalidRequestError: `--url` is given to a command that works on this machine's home, or LODESTONE_URL is set for one
+            that changes it.
     """
 
     def __init__(
@@ -63,6 +79,7 @@ class CommandContext:
         flags: Mapping[str, Any] | None = None,
         away: bool = False,
         local: bool = False,
+        writes: bool = False,
     ) -> None:
         from lodestone.config.settings import load_settings  # pydantic takes a while: not for `--help`
 
@@ -78,7 +95,7 @@ class CommandContext:
         self._home_client: HomeClient | None = None
         self._remote: Lodestone | None = None
         self._local = local
-        self._url = self._chosen_url(away and not local)
+        self._url = self._chosen_url(away=away and not local, writes=writes)
 
     def __enter__(self) -> Self:
         return self
@@ -86,7 +103,7 @@ class CommandContext:
     def __exit__(self, *_: object) -> None:
         self._opened.close()
 
-    def _chosen_url(self, away: bool) -> str | None:
+    def _chosen_url(self, *, away: bool, writes: bool) -> str | None:
         named, usual = SERVICE_URL.get(), os.environ.get("LODESTONE_URL")
         if away:
             return named or usual
@@ -95,9 +112,20 @@ class CommandContext:
                 "this command works on a home of this machine, not by --url",
                 hint="leave --url out, or run it on the machine of the service",
             )
+        if usual and writes and not self._local and not self._is_own(usual):
+            raise InvalidRequestError(
+                f"{self.purpose!r} works on this machine's home {str(self.loaded.settings.home)!r}, "
+                f"and LODESTONE_URL names the service {usual!r}",
+                hint=_ELSEWHERE.get(self.purpose, _BY_THE_SERVICES_MACHINE),
+            )
         if usual:
             self.messages.print(printable(f"note: LODESTONE_URL is not used: this works on {self.loaded.settings.home}"))
         return None
+
+    def _is_own(self, url: str) -> bool:
+        """Return whether an address is that of the service which runs on this home."""
+        address = self._service_address()
+        return address is not None and _same_place(address.url) == _same_place(url)
 
     @property
     def remote(self) -> Lodestone | None:
@@ -268,3 +296,15 @@ class CommandContext:
             sys.stdout.write(yaml.safe_dump(plain, allow_unicode=not escaped, sort_keys=False))
         else:
             human(self.console)
+
+
+def _same_place(url: str) -> tuple[str, int | None]:
+    """Return what tells services apart: host and port, with one name for this machine."""
+    from lodestone_serve.hosts import is_loopback
+
+    try:
+        parts = urlsplit(url)
+        host, port = parts.hostname or "", parts.port
+    except ValueError:
+        return url, None
+    return ("localhost" if is_loopback(host) else host), port or {"https": 443}.get(parts.scheme, 80)

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from lodestone.services.use_cases import Services
     from lodestone_client import Lodestone
     from lodestone_schemas.api import (
+        CorpusRenamed,
         EngineList,
         FeedbackRequest,
         FeedbackResult,
@@ -96,6 +97,11 @@ class HomeClient(LocalClient):
         """Return the guide engines with the service's counts, or as this home configures them."""
         service = self._find_service()
         return super().generators() if service is None else service.generators()
+
+    def rename_corpus(self, name: str, new: str) -> CorpusRenamed:
+        """Call a corpus by another name, in the service or here: the service may be about to index it."""
+        service = self._find_service()
+        return super().rename_corpus(name, new) if service is None else service.rename_corpus(name, new)
 
     def remove_corpus(self, name: str) -> None:
         """Remove a corpus everywhere, in the service or here."""

@@ -24,7 +24,7 @@ from lodestone_cli.completion import COMPLETION
 from lodestone_cli.file_names import inert_json
 from lodestone_cli.options import SERVICE_URL, as_options
 from lodestone_cli.stopwatch import stopwatch
-from lodestone_cli.usage import command_of, usage_sentence
+from lodestone_cli.usage import SafeCommands, command_of, usage_sentence
 
 # Name -> (module, function). Modules are imported when their command runs or its help is shown.
 COMMANDS: dict[str, tuple[str, str]] = {
@@ -89,6 +89,8 @@ app = typer.Typer(
     help="Find pictures by what you mean.",
     no_args_is_help=True,
     pretty_exceptions_enable=False,
+    cls=SafeCommands,
+    suggest_commands=False,  # the class does
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 
@@ -124,7 +126,7 @@ def _load_commands(words: Sequence[str] = ()) -> None:
     for name, (module, attribute) in GROUPS.items():
         if named in {None, name}:
             found = getattr(importlib.import_module(module), attribute)
-            app.add_typer(found, name=name, rich_help_panel=_HEADING_OF.get(name))
+            app.add_typer(found, name=name, cls=SafeCommands, rich_help_panel=_HEADING_OF.get(name))
 
 
 def _load_for_completion(line: str) -> None:

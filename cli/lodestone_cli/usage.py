@@ -4,10 +4,19 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from difflib import get_close_matches
 from typing import Any, Final
 
 import typer
+from typer.core import TyperGroup
 
+DESTRUCTIVE: Final = frozenset({
+    "remove", "revoke", "rotate", "prune", "restore", "rebuild", "compact", "reset", "undo", "unset", "swap", "order", "import",
+    "cancel", "--yes", "-y", "--repair", "--force", "--off", "--overwrite", "--local",
+})  # fmt: skip
+"""Commands of all groups, and options, that take something away or replace it: none of them is ever suggested."""
+
+_ALIKE: Final = 0.6  # as `difflib` has it
 _CHOICES: Final = re.compile(r"^'(?P<value>.*)' is not one of (?P<choices>'.*')\.?$", re.DOTALL)
 _LIMIT: Final = re.compile(r"^Input should be (?P<relation>greater|less) than (?P<equal>or equal to )?(?P<limit>\S+)")
 _KINDS: Final = {"integer": "a whole number", "number": "a number", "boolean": "true or false"}
@@ -17,8 +26,29 @@ _EXTRA: Final = re.compile(r"^Got unexpected extra arguments?(?:\(s\))? \((?P<wo
 _OF_PYDANTIC: Final = "Value error, "
 
 
+class SafeCommands(TyperGroup):
+    """Group of commands that suggests a similar name for an unknown one, and never one that takes something away."""
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:  # noqa: ANN401 - Typer does not export these types
+        """Return the command that the words name, as Typer does.
+
+        Raises:
+            TyperException: There is no such command; the message may suggest one.
+        """
+        try:
+            return super().resolve_command(ctx, args)
+        except typer.TyperException as error:
+            names = [name for name in self.commands if name not in DESTRUCTIVE]
+            if args and (similar := get_close_matches(args[0], names, cutoff=_ALIKE)):
+                listed = ", ".join(repr(name) for name in similar)
+                error.message = f"{str(error.message).rstrip('.')}. Did you mean {listed}?"  # type: ignore[attr-defined]
+            raise
+
+
 def usage_sentence(error: typer.TyperException) -> str:
     """Return what is wrong with a command line; "" where the help was printed instead, because nothing was asked for."""
+    if possible := getattr(error, "possibilities", None):  # of an unknown option
+        error.possibilities = [name for name in possible if name not in DESTRUCTIVE]  # type: ignore[attr-defined]
     param: Any = getattr(error, "param", None)
     message = str(getattr(error, "message", "")).removeprefix(_OF_PYDANTIC)
     if not error.format_message():

@@ -9,7 +9,7 @@ from lodestone_client.async_transport import AsyncTransport
 from lodestone_client.paging import AsyncPagedList
 from lodestone_client.problems import error_of, unavailable
 from lodestone_schemas.access import KeyCreated, KeyInfo, KeyPage, KeyRequest, KeyRotation
-from lodestone_schemas.api import SyncProgress, SyncRequest
+from lodestone_schemas.api import CorpusRenamed, SyncProgress, SyncRequest
 from lodestone_schemas.directories import (
     DirectoryAdded,
     DirectoryChange,
@@ -27,6 +27,10 @@ from lodestone_schemas.swaps import ShadowRequest, ShadowResult
 
 class AsyncManaging(AsyncTransport):
     """The part of `AsyncLodestone` that manages a service."""
+
+    async def rename_corpus(self, name: str, new: str) -> CorpusRenamed:
+        """Call a corpus by another name. Nothing is indexed again, and keys that named it see it as before."""
+        return await self._run(write_calls.rename_corpus(name, new))
 
     async def remove_corpus(self, name: str) -> None:
         """Remove a corpus everywhere. The picture files themselves are not touched."""

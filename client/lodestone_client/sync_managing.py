@@ -10,7 +10,7 @@ from lodestone_client.paging import PagedList
 from lodestone_client.problems import error_of, unavailable
 from lodestone_client.sync_transport import Transport
 from lodestone_schemas.access import KeyCreated, KeyInfo, KeyPage, KeyRequest, KeyRotation
-from lodestone_schemas.api import SyncProgress, SyncRequest
+from lodestone_schemas.api import CorpusRenamed, SyncProgress, SyncRequest
 from lodestone_schemas.directories import (
     DirectoryAdded,
     DirectoryChange,
@@ -28,6 +28,10 @@ from lodestone_schemas.swaps import ShadowRequest, ShadowResult
 
 class Managing(Transport):
     """The part of `Lodestone` that manages a service."""
+
+    def rename_corpus(self, name: str, new: str) -> CorpusRenamed:
+        """Call a corpus by another name. Nothing is indexed again, and keys that named it see it as before."""
+        return self._run(write_calls.rename_corpus(name, new))
 
     def remove_corpus(self, name: str) -> None:
         """Remove a corpus everywhere. The picture files themselves are not touched."""

@@ -8,7 +8,16 @@ from dataclasses import replace
 from lodestone_client.call import IDEMPOTENCY_KEY, Call, Repeat, T, as_model, as_nothing
 from lodestone_client.read_calls import part
 from lodestone_schemas.access import KeyCreated, KeyInfo, KeyRequest, KeyRotation
-from lodestone_schemas.api import FeedbackRequest, FeedbackResult, SyncProgress, SyncRequest, TagList, TagRequest
+from lodestone_schemas.api import (
+    CorpusRename,
+    CorpusRenamed,
+    FeedbackRequest,
+    FeedbackResult,
+    SyncProgress,
+    SyncRequest,
+    TagList,
+    TagRequest,
+)
 from lodestone_schemas.directories import (
     DirectoryAdded,
     DirectoryChange,
@@ -77,6 +86,14 @@ def cancel_job(job_id: str) -> Call[JobInfo]:
 def cancel_run(run_id: str) -> Call[RunInfo]:
     """Return the call that cancels a run; cancelling it twice does no harm."""
     return Call("POST", f"/v1/runs/{part(run_id)}/cancel", as_model(RunInfo))
+
+
+def rename_corpus(name: str, new: str) -> Call[CorpusRenamed]:
+    """Return the call that renames a corpus; a second one would find no corpus of the old name."""
+    return Call(
+        "PATCH", f"/v1/corpora/{part(name)}", as_model(CorpusRenamed), body=CorpusRename(name=new), repeat=Repeat.NEVER,
+        endless=True,
+    )  # fmt: skip
 
 
 def remove_corpus(name: str) -> Call[None]:

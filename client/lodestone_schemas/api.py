@@ -20,6 +20,8 @@ from lodestone_schemas.learning import (
 from lodestone_schemas.pictures import (
     CorpusInfo,
     CorpusPage,
+    CorpusRename,
+    CorpusRenamed,
     ImageInfo,
     ImagePage,
     PathsRequest,
@@ -63,6 +65,8 @@ __all__ = [
     "Contribution",
     "CorpusInfo",
     "CorpusPage",
+    "CorpusRename",
+    "CorpusRenamed",
     "DoneEvent",
     "EngineInfo",
     "EngineList",

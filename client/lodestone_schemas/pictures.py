@@ -103,6 +103,20 @@ class CorpusInfo(Model):
     created_at: datetime
 
 
+class CorpusRename(Model):
+    """Asks for another name of a corpus."""
+
+    name: str = Field(min_length=1, max_length=200, description="The new name; no corpus may have it.")
+
+
+class CorpusRenamed(Model):
+    """Says what a corpus is called now, and which keys were changed with it."""
+
+    corpus: CorpusInfo
+    keys: list[str] = Field(description="Ids of the keys that named the corpus, and name it by its new name now.")
+    notes: list[str] = Field(description="What names the corpus elsewhere, and has to be changed by hand.")
+
+
 class CorpusPage(Model):
     """Holds one page of the list of corpora."""
 

@@ -242,6 +242,7 @@ TABLE: Final[tuple[RoutePolicy, ...]] = (
     ),
     # -- corpora, directories, jobs and runs
     RoutePolicy(method="GET", path="/v1/corpora", scopes=_READ),
+    RoutePolicy(method="PATCH", path="/v1/corpora/{name:path}", scopes=_INDEX, deadline=DeadlineRule.ENDLESS),
     RoutePolicy(method="DELETE", path="/v1/corpora/{name:path}", scopes=_INDEX, deadline=DeadlineRule.ENDLESS),
     RoutePolicy(method="GET", path="/v1/directories", scopes=_READ, problems=_NOT_FOUND),
     RoutePolicy(

@@ -33,6 +33,7 @@ BODIES: dict[tuple[str, str], dict[str, Any]] = {
     ("post", "/v1/tags"): {"image_ids": ["{image_id}"], "text": "a boat"},
     ("post", "/v1/directories"): {"path": "{path}", "corpus": "{name}"},
     ("patch", "/v1/directories/{directory_id}"): {"enabled": False},
+    ("patch", "/v1/corpora/{name}"): {"name": "renamed"},
     ("post", "/v1/directories/{directory_id}/relocate"): {"path": "{path}"},
     ("post", "/v1/embeddings"): {"model": "bridge", "input": ["a boat"]},
     ("post", "/v1/images/generations"): {"prompt": "a boat"},

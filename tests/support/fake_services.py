@@ -27,6 +27,7 @@ from lodestone.services.redaction import redact_status
 from lodestone_schemas.api import (
     CorpusInfo,
     CorpusPage,
+    CorpusRenamed,
     DoneEvent,
     Event,
     GuideEvent,
@@ -291,6 +292,12 @@ class _Corpora:
 
     async def remove(self, name: str, caller: Caller) -> None:
         await self._fake.remove_corpus(name)
+
+    async def rename(self, name: str, new: str, caller: Caller) -> CorpusRenamed:
+        if name not in {corpus.name for corpus in self._fake.corpus_page(0, 200).corpora}:
+            raise UnknownNameError.among("corpus", name, [])
+        corpus = CorpusInfo(name=new, corpus_id="c", images=1, failures=0, roots=[], created_at=START)
+        return CorpusRenamed(corpus=corpus, keys=[], notes=[])
 
 
 class _Models(ModelUseCases):

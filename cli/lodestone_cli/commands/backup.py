@@ -35,7 +35,7 @@ def create(
     output: OutputOption = Output.HUMAN,
 ) -> None:
     """Add a snapshot: catalog, embeddings, what was learnt. Only new files are copied. Indexing and searching may go on."""
-    with CommandContext(home=home, profile=profile, output=output, purpose="lodestone backup create") as context:
+    with CommandContext(home=home, profile=profile, output=output, purpose="lodestone backup create", writes=True) as context:
         from lodestone.backup.create import create_backup
         from lodestone.files.opening import open_area
 
@@ -134,7 +134,7 @@ def restore(
 
     If the command is interrupted, the same command goes on with it; until then every other command refuses the home.
     """
-    with CommandContext(home=home, profile=profile, output=output, purpose="lodestone backup restore") as context:
+    with CommandContext(home=home, profile=profile, output=output, purpose="lodestone backup restore", writes=True) as context:
         from lodestone.backup.restore import SETTINGS_ASIDE, finish_restore, restore_backup
         from lodestone.files.opening import open_area
 

@@ -39,7 +39,7 @@ def rebuild(
     Pictures, captions and hashes come from the Parquet files. Tags, feedback, recorded queries, keys and runs are gone: a
     backup has them (`lodestone backup restore`).
     """
-    with CommandContext(home=home, profile=profile, output=output, purpose="lodestone catalog rebuild") as context:
+    with CommandContext(home=home, profile=profile, output=output, purpose="lodestone catalog rebuild", writes=True) as context:
         from lodestone.backup.rebuild import finish_rebuild, rebuild_catalog
         from lodestone.errors import ConfigurationError, ServiceUnavailableError
 

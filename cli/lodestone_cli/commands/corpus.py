@@ -1,4 +1,4 @@
-"""Commands `lodestone corpus …`: list the corpora, and remove one with everything kept of it."""
+"""Commands `lodestone corpus …`: list the corpora, rename one, and remove one with everything kept of it."""
 
 from __future__ import annotations
 
@@ -38,6 +38,29 @@ def list_(home: HomeOption = None, profile: ProfileOption = None, output: Output
                     console.print(printable(f"  {root.name}: {root.images:,}"), markup=False)
 
         context.emit([corpus.model_dump(mode="json") for corpus in corpora], human)
+
+
+@app.command()
+def rename(
+    name: Annotated[str, typer.Argument(help="Name of the corpus.", show_default=False, autocompletion=complete_corpora)],
+    new: Annotated[str, typer.Argument(help="Its new name.", show_default=False)],
+    home: HomeOption = None,
+    profile: ProfileOption = None,
+    output: OutputOption = Output.HUMAN,
+) -> None:
+    """Call a corpus by another name. Nothing is indexed again, and API keys that name it see it as before."""
+    with CommandContext(home=home, profile=profile, output=output, away=True) as context:
+        context.require_home()
+        renamed = context.api.rename_corpus(name, new)
+
+        def human(console: Console) -> None:
+            console.print(f"{printable(name)} is called {printable(renamed.corpus.name)} now", markup=False)
+            if renamed.keys:
+                console.print(f"keys that name it so now: {', '.join(renamed.keys)}", markup=False)
+            for note in renamed.notes:
+                console.print(f"note: {note}", markup=False)
+
+        context.emit({"renamed": name, **renamed.model_dump(mode="json")}, human)
 
 
 @app.command()

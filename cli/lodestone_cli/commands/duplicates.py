@@ -48,7 +48,7 @@ def find(
     output: OutputOption = Output.HUMAN,
 ) -> None:
     """Find files of equal content, and pictures that look alike; `lodestone search --collapse` then shows one of each."""
-    with CommandContext(home=home, profile=profile, output=output, purpose="lodestone duplicates find") as context:
+    with CommandContext(home=home, profile=profile, output=output, purpose="lodestone duplicates find", writes=True) as context:
         context.require_home()
         from lodestone.duplicates.find import find_duplicates, find_exact
         from lodestone_cli.progress import shown_counts

@@ -68,7 +68,9 @@ def compact(
     output: OutputOption = Output.HUMAN,
 ) -> None:
     """Rewrite slices that hold rows of changed and vanished pictures, and join small ones. Searches are not affected."""
-    with CommandContext(home=home, profile=profile, output=output, purpose="lodestone embeddings compact") as context:
+    with CommandContext(
+        home=home, profile=profile, output=output, purpose="lodestone embeddings compact", writes=True
+    ) as context:
         from lodestone.indexing.run.compact import compact_corpus
         from lodestone_cli.progress import shown_progress
 

@@ -101,7 +101,7 @@ def order(
     output: OutputOption = Output.HUMAN,
 ) -> None:
     """Set the order of engines: later ones fill what the earlier ones did not give. Engines not named come last."""
-    with CommandContext(home=home, profile=profile, output=output, purpose="lodestone generator") as context:
+    with CommandContext(home=home, profile=profile, output=output, purpose="lodestone generator", writes=True) as context:
         known = context.runtime.engine_names()
         for name in names:
             if name not in known:
@@ -116,7 +116,7 @@ def order(
 
 
 def _switch(name: str, home: Path | None, profile: str | None, output: Output, *, enabled: bool) -> None:
-    with CommandContext(home=home, profile=profile, output=output, purpose="lodestone generator") as context:
+    with CommandContext(home=home, profile=profile, output=output, purpose="lodestone generator", writes=True) as context:
         known = context.runtime.engine_names()
         if name not in known:
             raise UnknownNameError.among("generator", name, known)

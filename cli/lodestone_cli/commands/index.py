@@ -98,7 +98,7 @@ def index(
     }
     flags = {"index": {"workers": workers, "executor": executor}, "cluster": cluster}
     with CommandContext(
-        home=home, profile=profile, output=output, purpose="lodestone index", flags=flags, local=local
+        home=home, profile=profile, output=output, purpose="lodestone index", flags=flags, local=local, writes=True
     ) as context:
         from lodestone_cli.progress import shown_progress
         from lodestone_cli.stopping import outcome_of, stopped_by_signals

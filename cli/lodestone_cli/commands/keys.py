@@ -47,7 +47,7 @@ def create(
     output: OutputOption = Output.HUMAN,
 ) -> None:
     """Make a key. It is shown this once: what is kept is a digest."""
-    with CommandContext(home=home, profile=profile, output=output, purpose="lodestone keys") as context:
+    with CommandContext(home=home, profile=profile, output=output, purpose="lodestone keys", writes=True) as context:
         from lodestone.access.keys import ApiKey
         from lodestone.services.keys import check_corpora
         from lodestone_schemas.access import KeyRequest
@@ -85,7 +85,7 @@ def list_(home: HomeOption = None, profile: ProfileOption = None, output: Output
 @app.command()
 def revoke(key_id: _KeyId, home: HomeOption = None, profile: ProfileOption = None, output: OutputOption = Output.HUMAN) -> None:
     """End a key; every service that uses this home refuses it within five seconds."""
-    with CommandContext(home=home, profile=profile, output=output, purpose="lodestone keys") as context:
+    with CommandContext(home=home, profile=profile, output=output, purpose="lodestone keys", writes=True) as context:
         context.require_home()
         key = context.runtime.catalog.revoke_key(key_id)
         context.emit(key.info().model_dump(mode="json"), lambda console: console.print(printable(_line(key)), markup=False))
@@ -101,7 +101,7 @@ def rotate(
 ) -> None:
     """Put a new key in a key's place, with the same rights. Its holder keeps their queries and limits."""
     until = datetime.now(UTC) + timedelta(seconds=_seconds(overlap))
-    with CommandContext(home=home, profile=profile, output=output, purpose="lodestone keys") as context:
+    with CommandContext(home=home, profile=profile, output=output, purpose="lodestone keys", writes=True) as context:
         context.require_home()
         key, written = context.runtime.catalog.rotate_key(key_id, until=until)
         _emit_new(context, key, written)

@@ -78,7 +78,7 @@ def swap(
         raise InvalidRequestError(f"which space shall be made of {to!r}?", hint="--space SPACE; see lodestone models list")
     flags = {"index": {"executor": executor}}
     with CommandContext(
-        home=home, profile=profile, output=output, purpose="lodestone models swap", flags=flags, local=local
+        home=home, profile=profile, output=output, purpose="lodestone models swap", flags=flags, local=local, writes=True
     ) as context:
         from lodestone.swap.overview import swap_reports
         from lodestone_cli.progress import shown_progress

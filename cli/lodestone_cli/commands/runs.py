@@ -105,7 +105,7 @@ def retry_failed(
 ) -> None:
     """Ask for the same again, trying the files that failed once more."""
     with CommandContext(
-        home=home, profile=profile, output=output, purpose="lodestone runs retry-failed", local=local
+        home=home, profile=profile, output=output, purpose="lodestone runs retry-failed", local=local, writes=True
     ) as context:
         from lodestone.indexing.run.history import recall
         from lodestone_cli.commands.index import print_report

@@ -127,7 +127,7 @@ def undo(
     output: OutputOption = Output.HUMAN,
 ) -> None:
     """Take away every tag that was put since a time."""
-    with CommandContext(home=home, profile=profile, output=output, purpose="lodestone tags") as context:
+    with CommandContext(home=home, profile=profile, output=output, purpose="lodestone tags", writes=True) as context:
         from lodestone_cli.home_client import deliver_tags
 
         moment = _moment(since)

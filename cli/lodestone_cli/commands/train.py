@@ -66,7 +66,9 @@ def bridge(
         raise InvalidRequestError(
             "say what to learn from", hint="--captions captions.tsv --images FOLDER, or --corpus NAME for an indexed corpus"
         )
-    with CommandContext(home=home, profile=profile, output=output, purpose="lodestone train bridge", local=local) as context:
+    with CommandContext(
+        home=home, profile=profile, output=output, purpose="lodestone train bridge", local=local, writes=True
+    ) as context:
         from lodestone.training.retrain import retrain_bridge
         from lodestone_cli.progress import shown_progress
         from lodestone_jobs.index import through
@@ -114,7 +116,7 @@ def complexity(
     if judgements is None and not feedback:
         raise InvalidRequestError("say what to learn from", hint="--judgements FILE, or feedback (lodestone feedback)")
     with CommandContext(
-        home=home, profile=profile, output=output, purpose="lodestone train complexity", flags=dict(TRAINING)
+        home=home, profile=profile, output=output, purpose="lodestone train complexity", flags=dict(TRAINING), writes=True
     ) as context:
         from lodestone.training.judgements import read_judgements
         from lodestone.training.retrain_gate import train_complexity
@@ -152,7 +154,7 @@ def weights(
     output: OutputOption = Output.HUMAN,
 ) -> None:
     """Learn how much each modality of composed queries counts, from queries and the pictures that are right for them."""
-    with CommandContext(home=home, profile=profile, output=output, purpose="lodestone train weights") as context:
+    with CommandContext(home=home, profile=profile, output=output, purpose="lodestone train weights", writes=True) as context:
         from lodestone.training.modality_weights import LearningOptions
         from lodestone.training.retrain_weights import train_weights
         from lodestone_cli.progress import shown_counts

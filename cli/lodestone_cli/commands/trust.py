@@ -65,7 +65,7 @@ def undo(
     output: OutputOption = Output.HUMAN,
 ) -> None:
     """Take one change back: trust becomes what it would be without it."""
-    with CommandContext(home=home, profile=profile, output=output) as context:
+    with CommandContext(home=home, profile=profile, output=output, purpose="lodestone trust", writes=True) as context:
         context.require_home()
         known = {one.event_id: one for one in context.runtime.catalog.trust_events()}
         undone = known[id_among(event_id, known, what="change of trust", hint="lodestone trust events")]
@@ -81,7 +81,7 @@ def reset(
     output: OutputOption = Output.HUMAN,
 ) -> None:
     """Make trust neutral again. The events stay, so this can be undone, too."""
-    with CommandContext(home=home, profile=profile, output=output) as context:
+    with CommandContext(home=home, profile=profile, output=output, purpose="lodestone trust", writes=True) as context:
         context.require_home()
         known = [one.topic for one in context.runtime.trust.show().topics]
         if not known:
@@ -120,7 +120,7 @@ def import_(
     output: OutputOption = Output.HUMAN,
 ) -> None:
     """Take over exported trust: its topics replace those of the same name, all others stay."""
-    with CommandContext(home=home, profile=profile, output=output) as context:
+    with CommandContext(home=home, profile=profile, output=output, purpose="lodestone trust", writes=True) as context:
         content = _content(file.expanduser())
         context.require_home()
         event = context.runtime.trust.import_(content)

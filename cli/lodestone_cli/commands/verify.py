@@ -31,7 +31,7 @@ def verify(
     output: OutputOption = Output.HUMAN,
 ) -> None:
     """Compare catalog, Parquet files and vector store: by count, slice by slice, and by sampled vectors and filter fields."""
-    with CommandContext(home=home, profile=profile, output=output) as context:
+    with CommandContext(home=home, profile=profile, output=output, purpose="lodestone verify", writes=True) as context:
         _require_home(context)
         files = _damaged_files(context, forget=repair) if everything else None
         found = _examine(context, sample=None if everything else sample)

@@ -37,7 +37,7 @@ def watch(
     output: OutputOption = Output.HUMAN,
 ) -> None:
     """Index watched directories whenever their files change, until Ctrl-C. While the service runs, it does so itself."""
-    with CommandContext(home=home, profile=profile, output=output, purpose="lodestone watch") as context:
+    with CommandContext(home=home, profile=profile, output=output, purpose="lodestone watch", writes=True) as context:
         from lodestone.directories.service import DirectoryService
 
         if not paths:

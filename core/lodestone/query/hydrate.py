@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Collection, Iterable, Mapping
 from datetime import UTC, datetime
 from typing import Final
@@ -21,11 +22,14 @@ from lodestone_schemas.api import MAX_OFFSET, Contribution, Hit
 # A changed file is `pending` until it is embedded anew: its old vectors still find it.
 _UNSHOWN: Final = frozenset({ImageState.GONE, ImageState.FAILED})
 _PAGE: Final = 500
+NAMES_HOLD_S: Final = 1.0
+"""Seconds for which names of corpora are remembered: a corpus may be renamed."""
+
 _NONE: Final[Mapping[str, int]] = {}
 
 
 class Hydrator:
-    """Reads pages of hits and remembers the names of corpora and roots. Thread-safe; blocking.
+    """Reads pages of hits and remembers the names of corpora and roots for a second. Thread-safe; blocking.
 
     Args:
         catalog: Knows the pictures.
@@ -36,6 +40,7 @@ class Hydrator:
         self._catalog = catalog
         self._boundaries = boundaries or Boundaries()
         self._names: dict[str, str] = {}  # corpus or root id -> name
+        self._names_until = 0.0  # on the clock of `time.monotonic()`
         self._roots: dict[str, Root] = {}  # by id
         self._lock = threading.Lock()
 
@@ -92,8 +97,9 @@ class Hydrator:
     def _names_of(self, images: Iterable[ImageRecord]) -> dict[str, str]:
         wanted = {image.corpus_id for image in images} | {image.root_id for image in images}
         with self._lock:
-            if not wanted <= self._names.keys():
-                self._names = self._read_names()
+            if not wanted <= self._names.keys() or time.monotonic() >= self._names_until:
+                until = time.monotonic() + NAMES_HOLD_S
+                self._names, self._names_until = self._read_names(), until
             return self._names
 
     def _missing(self, images: Collection[ImageRecord]) -> set[str]:

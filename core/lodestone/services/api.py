@@ -12,6 +12,7 @@ from lodestone_schemas.access import KeyCreated, KeyInfo, KeyPage, KeyRequest, K
 from lodestone_schemas.api import (
     CorpusInfo,
     CorpusPage,
+    CorpusRenamed,
     EngineList,
     Event,
     FeedbackRequest,
@@ -159,6 +160,9 @@ class SearchApi(Protocol):
 
 class ManagementApi(Protocol):
     """Managing corpora, directories, runs and keys, and looking after the home. Every method raises `LodestoneError`."""
+
+    def rename_corpus(self, name: str, new: str) -> CorpusRenamed:
+        """Call a corpus by another name; pictures and vectors stay, and keys that named it see it as before."""
 
     def remove_corpus(self, name: str) -> None:
         """Remove a corpus everywhere. The pictures themselves are not touched."""

@@ -14,7 +14,7 @@ from lodestone_client.paging import PagedList
 if TYPE_CHECKING:
     from lodestone.services.use_cases import Services
     from lodestone_schemas.access import KeyCreated, KeyInfo, KeyPage, KeyRequest, KeyRotation
-    from lodestone_schemas.api import SyncProgress, SyncRequest
+    from lodestone_schemas.api import CorpusRenamed, SyncProgress, SyncRequest
     from lodestone_schemas.directories import (
         DirectoryAdded,
         DirectoryChange,
@@ -59,6 +59,10 @@ class LocalManagement:
             self._closed = True
             self._runner.run(self._services.session.close())
             self._runner.close()
+
+    def rename_corpus(self, name: str, new: str) -> CorpusRenamed:
+        """Call a corpus by another name; pictures and vectors stay, and keys that named it see it as before."""
+        return self._run(self._services.corpora.rename(name, new, self._caller))
 
     def remove_corpus(self, name: str) -> None:
         """Remove a corpus everywhere. The pictures themselves are not touched."""

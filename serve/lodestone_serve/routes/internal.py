@@ -1,4 +1,4 @@
-"""Routes that sync, compare and remove: for Lodestone's own commands and for keys with the scope `index`."""
+"""Routes that sync, compare, rename and remove: for Lodestone's own commands and for keys with the scope `index`."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from fastapi.responses import Response, StreamingResponse
 
 from lodestone.services.corpora import CorpusUseCases
 from lodestone.services.operations import OperationUseCases
-from lodestone_schemas.api import SyncProgress, SyncRequest
+from lodestone_schemas.api import CorpusRename, CorpusRenamed, SyncProgress, SyncRequest
 from lodestone_schemas.swaps import ShadowRequest, ShadowResult
 from lodestone_serve.auth.principal import RequestCaller
 from lodestone_serve.policy import NDJSON
@@ -32,6 +32,12 @@ def internal_router(operations: OperationUseCases, corpora: CorpusUseCases) -> A
         """Answer recorded queries by both versions of a space that is being swapped, beside those of users; compare."""
         result = await operations.shadow(body, caller)
         return Response(content=result.model_dump_json(), media_type="application/json")
+
+    @router.patch("/v1/corpora/{name:path}", response_model=CorpusRenamed)
+    async def rename_corpus(caller: RequestCaller, name: str, body: CorpusRename) -> Response:
+        """Call a corpus by another name. Nothing is indexed again, and keys that named it see it as before."""
+        renamed = await corpora.rename(name, body.name, caller)
+        return Response(content=renamed.model_dump_json(), media_type="application/json")
 
     @router.delete("/v1/corpora/{name:path}", status_code=204)
     async def remove_corpus(caller: RequestCaller, name: str) -> Response:

@@ -38,6 +38,7 @@ CALLS: dict[str, Callable[[Lodestone], Any]] = {
     "thumbnail": lambda c: c.thumbnail(ID),
     "content": lambda c: c.content(ID),
     "corpora": lambda c: c.corpora(10, 5),
+    "rename_corpus": lambda c: c.rename_corpus("family", "relatives"),
     "remove_corpus": lambda c: c.remove_corpus("family"),
     "directories": lambda c: c.directories(cursor="c"),
     "directory": lambda c: c.directory(ID),

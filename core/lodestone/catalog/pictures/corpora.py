@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from datetime import UTC, datetime
 from pathlib import PurePath
 from uuid import uuid4
@@ -15,6 +15,7 @@ from lodestone.catalog.database.engine import CatalogBase
 from lodestone.catalog.database.sql import chunks, insert_ignoring
 from lodestone.catalog.pictures.deletions import mark_deleted
 from lodestone.catalog.records import Corpus, Root
+from lodestone.catalog.service.api_keys import rename_in_keys
 from lodestone.catalog.use.tags import queue_described, queue_described_among
 from lodestone.errors import InvalidRequestError, NotFoundError, UnknownNameError
 
@@ -31,10 +32,7 @@ class CorpusRows(CatalogBase):
         Raises:
             InvalidRequestError: The name is empty, too long or not printable.
         """
-        if not name.strip() or not name.isprintable() or len(name) > _NAME_CHARS:
-            raise InvalidRequestError(
-                f"a corpus cannot be called {name[:_NAME_CHARS]!r}", hint=f"use 1 to {_NAME_CHARS} printable characters"
-            )
+        _check_name(name)
         by_name = select(tables.corpora).where(tables.corpora.c.name == name)
 
         def change(connection: Connection) -> Corpus:
@@ -70,6 +68,34 @@ class CorpusRows(CatalogBase):
             query = query.where(tables.corpora.c.name > after)
         with self._reading() as connection:
             return [Corpus(*row) for row in connection.execute(query)]
+
+    def rename_corpus(self, corpus_id: str, name: str) -> tuple[Corpus, list[str]]:
+        """Give a corpus another name, also in the keys that name it; return it, and the ids of those keys.
+
+        Keys name corpora by their names. Those that named the corpus see it as before, and none sees more than before.
+
+        Raises:
+            InvalidRequestError: The name is empty, too long, not printable, or that of another corpus; or a valid key names
+                it already, and would see the corpus then.
+            NotFoundError: There is no such corpus.
+        """
+        _check_name(name)
+        corpora = tables.corpora
+
+        def change(connection: Connection) -> tuple[Corpus, list[str]]:
+            row = connection.execute(select(corpora).where(corpora.c.corpus_id == corpus_id)).first()
+            if row is None:
+                raise NotFoundError(f"there is no corpus with id {corpus_id!r}", hint="see `lodestone corpus list`")
+            old = Corpus(*row)
+            if name == old.name:
+                return old, []
+            if connection.execute(select(corpora.c.corpus_id).where(corpora.c.name == name)).first() is not None:
+                raise InvalidRequestError(f"there is a corpus {name!r} already", hint="see `lodestone corpus list`")
+            keys = rename_in_keys(connection, old.name, name)
+            connection.execute(update(corpora).where(corpora.c.corpus_id == corpus_id).values(name=name))
+            return replace(old, name=name), keys
+
+        return self._write(change)
 
     def corpus_ids(self, names: Iterable[str]) -> dict[str, str]:
         """Return the ids of the corpora that exist, by name."""
@@ -239,6 +265,13 @@ class CorpusRows(CatalogBase):
 
 
 _DISABLED = select(tables.roots.c.root_id).where(~tables.roots.c.enabled).order_by(tables.roots.c.root_id)
+
+
+def _check_name(name: str) -> None:
+    if not name.strip() or not name.isprintable() or len(name) > _NAME_CHARS:
+        raise InvalidRequestError(
+            f"a corpus cannot be called {name[:_NAME_CHARS]!r}", hint=f"use 1 to {_NAME_CHARS} printable characters"
+        )
 
 
 def _base_name(path: str) -> str:

@@ -12,7 +12,7 @@ from sqlalchemy import Connection, Row, bindparam, insert, or_, select, update
 from lodestone.access.keys import ApiKey
 from lodestone.catalog import tables
 from lodestone.catalog.database.engine import CatalogBase
-from lodestone.errors import NotFoundError
+from lodestone.errors import InvalidRequestError, NotFoundError
 from lodestone_schemas.access import Scope
 
 _NEWEST = (tables.api_keys.c.created_at.desc(), tables.api_keys.c.key_id)
@@ -93,6 +93,28 @@ class KeyRows(CatalogBase):
         if used:
             rows = [{"of_key": key_id, "at": at} for key_id, at in sorted(used.items())]
             self._write(lambda connection: connection.execute(_USED, rows))
+
+
+def rename_in_keys(connection: Connection, old: str, new: str) -> list[str]:
+    """Replace the name of a corpus in all keys that name it, and return their ids in order.
+
+    Raises:
+        InvalidRequestError: A valid key names `new` and not `old`: it would see the corpus, which it does not see now.
+    """
+    table, now = tables.api_keys, datetime.now(UTC)
+    keys = [_key(row) for row in connection.execute(select(table).where(table.c.corpora.is_not(None)).order_by(table.c.key_id))]
+    named = [key for key in keys if key.corpora and old in key.corpora]
+    gaining = [key for key in keys if key.corpora and new in key.corpora and old not in key.corpora and not key.invalid(now)]
+    if gaining:
+        listed = ", ".join(f"{key.key_id} ({key.name})" for key in gaining)
+        raise InvalidRequestError(
+            f"keys name {new!r} already, and would see the corpus: {listed}",
+            hint="revoke them (`lodestone keys revoke`), or choose another name",
+        )
+    for key in named:
+        corpora = list(dict.fromkeys(new if name == old else name for name in key.corpora or ()))
+        connection.execute(update(table).where(table.c.key_id == key.key_id).values(corpora=corpora))
+    return [key.key_id for key in named]
 
 
 def _existing_key(connection: Connection, key_id: str) -> ApiKey:
