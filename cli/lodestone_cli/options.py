@@ -105,9 +105,18 @@ RootFilterOption = Annotated[
     ),
 ]
 DateFromOption = Annotated[
-    str | None, typer.Option("--from", help="Taken at or after this date (2024-07-01).", show_default=False)
+    str | None,
+    typer.Option(
+        "--from",
+        help="Taken from here on: 2024, 2024-07, 2024-07-01 or 2024-07-01T18:30, where it was taken.",
+        show_default=False,
+    ),
 ]
-DateToOption = Annotated[str | None, typer.Option("--to", help="Taken before this date.", show_default=False)]
+DateToOption = Annotated[
+    str | None, typer.Option("--to", help="Taken before this; --to 2024 means before that year begins.", show_default=False)
+]
+YearOption = Annotated[str | None, typer.Option("--year", help="Taken in this year (2024).", show_default=False)]
+MonthOption = Annotated[str | None, typer.Option("--month", help="Taken in this month (2024-07).", show_default=False)]
 FusionOption = Annotated[
     str | None,
     typer.Option(

@@ -46,6 +46,9 @@ META_SCHEMA = pa.schema(
         pa.field("camera_make", pa.string()),
         pa.field("camera_model", pa.string()),
         pa.field("metadata_version", pa.int32()),  # of the reader of time, place and camera; null in older rows and failures
+        pa.field("taken_precision", pa.string()),  # year, month, day or second; `taken_at` is its beginning
+        pa.field("taken_source", pa.string()),  # what the time was read from
+        pa.field("taken_zone", pa.string()),  # what says the offset: stated or gps
     ]
 )
 

@@ -29,12 +29,16 @@ class Quantization(StrEnum):
 #   corpus    corpus id
 #   root      root id
 #   folders   every ancestor folder of the picture inside its root, "a", "a/b", … ("" for the root): prefix search by equality
-#   taken_at  seconds since 1970-01-01T00:00:00Z, when known
+#   taken_at  what the clock showed where it was taken, in seconds since 1970-01-01T00:00:00 of that clock, when known
+#   taken_utc     the same moment in UTC, where that is another number
+#   taken_until   where the period of a partial date ("1993") ends, not included, on the clock of `taken_at`
 PAYLOAD_FIELDS: tuple[tuple[str, FieldKind], ...] = (
     ("corpus", FieldKind.KEYWORD),
     ("root", FieldKind.KEYWORD),
     ("folders", FieldKind.KEYWORD),
     ("taken_at", FieldKind.INTEGER),
+    ("taken_utc", FieldKind.INTEGER),
+    ("taken_until", FieldKind.INTEGER),
 )
 
 # Filter fields of the `captions` collection, which has one point per caption; `image` is the picture that it describes.

@@ -8,6 +8,11 @@ from pydantic import Field
 
 from lodestone_schemas.base import NEXT_CURSOR, DisplayedModel, ImageId, Model
 
+TAKEN_LOCAL = (
+    "What the clock showed where it was taken, as precisely as is known: `2024-07-01T18:30:15`, or only `1993-06-05`, "
+    "`1993-06` or `1993`. `taken_at` is the beginning of that."
+)
+
 
 class ImageInfo(DisplayedModel):
     """Holds what is known about one picture."""
@@ -23,6 +28,15 @@ class ImageInfo(DisplayedModel):
     format: str
     taken_at: datetime | None = Field(None, description="UTC. Without `utc_offset_minutes`, what the camera's clock showed.")
     utc_offset_minutes: int | None = Field(None, description="Local time minus UTC where the picture was taken.")
+    taken_local: str | None = Field(None, description=TAKEN_LOCAL)
+    taken_source: str | None = Field(
+        None,
+        description="Where the date is from: exif, exif_digitized, exif_changed, gps, xmp, iptc, text, sidecar or name (of the "
+        "file).",
+    )
+    taken_zone: str | None = Field(
+        None, description="What says the offset: stated (in the file) or gps (its clock); null where the offset is unknown."
+    )
     latitude: float | None = Field(None, description="Degrees, north positive.")
     longitude: float | None = Field(None, description="Degrees, east positive.")
     camera_make: str | None = None

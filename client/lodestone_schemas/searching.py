@@ -8,12 +8,19 @@ from typing import Annotated, Any, Literal
 from pydantic import Field
 
 from lodestone_schemas.base import MAX_GUIDES, MAX_LIMIT, MAX_OFFSET, MAX_PARTS, MAX_QUERY_CHARS, DisplayedModel, ImageId, Model
+from lodestone_schemas.dates import RequestDate
+from lodestone_schemas.pictures import TAKEN_LOCAL
 from lodestone_schemas.problems import Problem
 
 GuideId = Annotated[str, Field(max_length=200)]
 
 CORRECTED_QUERY = "Words that were searched in place of the query's, some of which were misspelt; null if none was corrected."
 LANGUAGE = "ISO 639-1 code of the language that the query seems to be in; null for English, and where it cannot be told."
+
+WHICH_CLOCK = (
+    "A year, month, day or time in ISO 8601. Without an offset it is the time where the picture was taken; with one (`Z`, "
+    "`+02:00`) it is absolute time, in which pictures of unknown offset count as UTC."
+)
 
 
 class SearchFilters(Model):
@@ -22,8 +29,8 @@ class SearchFilters(Model):
     corpora: list[str] = Field(default_factory=list, max_length=100, description="Names of corpora; empty for all.")
     roots: list[str] = Field(default_factory=list, max_length=100, description="Names of roots; empty for all.")
     path_prefix: str | None = Field(None, max_length=4096, description="Folder inside the root, e.g. `2024/summer`.")
-    taken_from: datetime | None = Field(None, description="Taken at or after this moment (UTC where no offset is given).")
-    taken_to: datetime | None = Field(None, description="Taken before this moment.")
+    taken_from: RequestDate | None = Field(None, description=f"Taken at or after the beginning of this. {WHICH_CLOCK}")
+    taken_to: RequestDate | None = Field(None, description=f"Taken before the beginning of this. {WHICH_CLOCK}")
 
 
 class SearchOptions(Model):
@@ -157,6 +164,7 @@ class Hit(DisplayedModel):
     width: int
     height: int
     taken_at: datetime | None = None
+    taken_local: str | None = Field(None, description=TAKEN_LOCAL)
     captions: list[str] = Field(default_factory=list)
     thumbnail: str = Field(description="Where the thumbnail is served.")
     contributions: list[Contribution] | None = Field(None, description="With `explain`; of a composed query, its parts.")

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
+import pytest
 from sqlalchemy import text
 from tests.support.catalogs import embed_slice, make_root, picture
 
 from lodestone.catalog.catalog import Catalog
-from lodestone.catalog.records import ImageRecord, ImageState
+from lodestone.catalog.records import CaptionRecord, ImageRecord, ImageState
 
 FACTS = {
     "latitude": 47.5,
@@ -69,10 +71,42 @@ def test_writing_facts_leaves_everything_else_alone(catalog: Catalog) -> None:
     catalog.begin_loading("c", [record.slice_id])
     catalog.mark_loaded("c", [record.slice_id])
     before = list(catalog.images_of_root(root.root_id))
-    catalog.set_photo_facts([replace(before[0], **FACTS, metadata_version=1, taken_at=9, uri="elsewhere.jpg", width=1)])
-    assert list(catalog.images_of_root(root.root_id)) == [replace(before[0], **FACTS, metadata_version=1), before[1]]
+    facts = {name: value for name, value in FACTS.items() if name != "utc_offset_minutes"}
+    catalog.set_photo_facts([replace(before[0], **facts, metadata_version=1, uri="elsewhere.jpg", width=1)])
+    assert list(catalog.images_of_root(root.root_id)) == [replace(before[0], **facts, metadata_version=1), before[1]]
     assert not list(catalog.tombstones("c"))
     assert catalog.count_unloaded("c", parts=("meta",))[0] == 0
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "written_again"),
+    [
+        ({"taken_at": 5}, {"taken_at": 5, "taken_source": "exif"}, False),
+        ({"taken_at": 5}, {"taken_at": 6}, True),
+        ({"taken_at": 5}, {"taken_at": None}, True),
+        ({"taken_at": 5}, {"taken_at": 5, "utc_offset_minutes": 60}, True),
+        ({"taken_at": 5}, {"taken_at": 5, "taken_precision": "year"}, True),
+        # An older version left no source, and wrote the time in UTC into the stores.
+        ({"taken_at": 5, "utc_offset_minutes": 60}, {}, True),
+        ({"taken_at": 5, "utc_offset_minutes": 0}, {}, False),
+        ({"taken_at": 5, "utc_offset_minutes": 60, "taken_source": "exif"}, {"camera_make": "Lodecam"}, False),
+    ],
+)
+def test_points_are_written_again_where_they_hold_another_time(
+    catalog: Catalog, before: dict[str, Any], after: dict[str, Any], *, written_again: bool
+) -> None:
+    _, root = make_root(catalog)
+    catalog.add_images([picture(root, "a.jpg", **before), picture(root, "b.jpg")])
+    images = list(catalog.images_of_root(root.root_id))
+    record = embed_slice(catalog, images)
+    catalog.set_captions({image.image_id: [CaptionRecord(image.image_id, "sidecar", "x")] for image in images})
+    catalog.tags_delivered(catalog.tag_outbox(9))
+    catalog.begin_loading("c", [record.slice_id])
+    catalog.mark_loaded("c", [record.slice_id])
+    first = next(image for image in catalog.images_of_root(root.root_id) if image.uri == "a.jpg")
+    catalog.set_photo_facts([replace(first, **after, metadata_version=2)])
+    assert (catalog.count_unloaded("c", parts=("meta",))[0] == 1) is written_again
+    assert [change.image_id for change in catalog.tag_outbox(9)] == [first.image_id] * written_again
 
 
 def test_facts_of_a_content_that_is_gone_are_not_written(catalog: Catalog) -> None:

@@ -292,6 +292,14 @@ FILTERS = [
     (Filter(must=(Between("taken_at", lt=FIRST + 10),)), lambda row, p: row < 10 and row % 7),
     (Filter(must=(Between("taken_at"),)), lambda row, p: row % 7),
     (Filter(must_not=(Between("taken_at"),)), lambda row, p: not row % 7),
+    (
+        Filter(must=(Between("taken_utc", FIRST + 100, FIRST + 120, otherwise="taken_at"),)),
+        lambda row, p: 200 <= row < 220 if row % 3 == 0 else 100 <= row < 120 and row % 7,
+    ),
+    (
+        Filter(must_not=(Between("taken_utc", lt=FIRST + 290, otherwise="taken_at"),)),
+        lambda row, p: row >= 390 if row % 3 == 0 else row >= 290 or not row % 7,
+    ),
     (Filter(must=(HasId((POINTS.ids[5], POINTS.ids[6], str(uuid.UUID(int=1)))),)), lambda row, p: row in (5, 6)),
     (Filter(must=(HasId(()),)), lambda row, p: False),
     (Filter(must_not=(HasId(tuple(POINTS.ids[:290])),)), lambda row, p: row >= 290),
@@ -322,6 +330,20 @@ def test_replaced_points_match_by_their_new_payload_alone(filled: VectorStore) -
     filled.upsert(SPEC.name, PointBatch(POINTS.ids[:1], POINTS.vectors[:1], [{"folders": ["moved"]}]))
     assert ids_matching(filled, Filter(must=(MatchAny("folders", ("moved",)),))) == {POINTS.ids[0]}
     assert POINTS.ids[0] not in ids_matching(filled, Filter(must=(MatchAny("folders", ("year0",)),)))
+
+
+def test_fields_that_a_newer_version_filters_by_are_added_to_a_collection(store: VectorStore) -> None:
+    store.create(replace(SPEC, fields=SPEC.fields[:2]))
+    store.upsert(SPEC.name, POINTS)
+    is_late = Filter(must=(Between("taken_at", gte=FIRST + 290),), must_not=(Between("taken_until"),))
+    before = ids_matching(store, is_late)
+    (unindexed,) = store.search(SPEC.name, [VectorQuery(POINTS.vectors[0], 300, filter=is_late, exact=True)])
+    store.create(SPEC)
+    (found,) = store.search(SPEC.name, [VectorQuery(POINTS.vectors[0], 300, filter=is_late, exact=True)])
+    assert ids_matching(store, is_late) == before == set(found.ids) == set(unindexed.ids)
+    assert before
+    store.upsert(SPEC.name, PointBatch(POINTS.ids[:1], POINTS.vectors[:1], [{"taken_at": FIRST + 999}]))
+    assert POINTS.ids[0] in ids_matching(store, is_late)
 
 
 # -- aliases

@@ -37,6 +37,7 @@ from lodestone.sources.reading import Reader
 from lodestone_schemas.arrow import META_SCHEMA
 
 NEW_COLUMNS = ("utc_offset_minutes", "taken_subsec_ms", "camera_make", "camera_model", "metadata_version")
+NEWER_COLUMNS = ("taken_precision", "taken_source", "taken_zone")
 TAKEN_AT = 1_625_416_215  # 2021-07-04T16:30:15Z
 
 
@@ -57,7 +58,7 @@ def as_of_old(monkeypatch: pytest.MonkeyPatch) -> Iterator[pytest.MonkeyPatch]:
     """Until it is undone, slices get the meta files that an older version wrote."""
 
     def old_table(*args: Any, **options: Any) -> pa.Table:
-        return tables.meta_table(*args, **options).drop_columns(list(NEW_COLUMNS))
+        return tables.meta_table(*args, **options).drop_columns([*NEW_COLUMNS, *NEWER_COLUMNS])
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(slice_files, "meta_table", old_table)

@@ -169,6 +169,62 @@ async def test_filters_hold_for_hits_and_for_guides(engine, filters, expected):
     assert len(response.guides) == len(captioned)
 
 
+CLOCKS = {
+    "ny": {"taken_at": datetime(2024, 1, 1, 4, 30, tzinfo=UTC), "utc_offset_minutes": -300},  # 31 December, 23:30
+    "tokyo": {"taken_at": datetime(2023, 12, 31, 22, tzinfo=UTC), "utc_offset_minutes": 540},  # 1 January, 7:00
+    "unknown": {"taken_at": datetime(2023, 12, 31, 23, 30, tzinfo=UTC)},
+    "year": {"taken_at": datetime(2023, 1, 1, tzinfo=UTC), "taken_precision": "year"},
+    "month": {"taken_at": datetime(2023, 12, 1, tzinfo=UTC), "taken_precision": "month"},
+    "none": {"taken_at": None},
+}
+
+
+@pytest.fixture(scope="module")
+def clocks(models, tmp_path_factory):
+    made = Collection(tmp_path_factory.mktemp("clocks"), models)
+    for number, (name, taken) in enumerate(CLOCKS.items()):
+        seconds = None if taken["taken_at"] is None else int(taken["taken_at"].timestamp())
+        picture = {f"{name}.png": list(fillers(6).values())[number]}
+        made.add("clocks", picture, root=f"/clocks/{name}", **{**taken, "taken_at": seconds})
+    yield made
+    made.close()
+
+
+@pytest.mark.parametrize(
+    ("start", "end", "found"),
+    [
+        ("2023-12-31", "2024-01-01", "ny unknown"),
+        ("2024-01-01", "2024-01-02", "tokyo"),
+        ("2024", None, "tokyo"),
+        ("2023", "2024", "ny unknown year month"),
+        ("2023-12", "2024", "ny unknown month"),
+        ("2023-01-01", "2023-01-02", ""),
+        (None, "2023-12-31T23:59", "ny unknown"),
+        (None, "2023-12-31T23:30", ""),
+        ("2023-12-31T23:30", None, "ny tokyo unknown"),
+        ("2024-01-01T00:00Z", "2024-01-02T00:00Z", "ny"),
+        ("2023-12-31T22:00Z", "2024-01-01T00:00Z", "tokyo unknown"),
+        ("2024-01-01T07:00+09:00", "2024-01-01T07:01+09:00", "tokyo"),
+    ],
+)
+async def test_a_day_is_that_of_the_picture_and_an_offset_asks_for_absolute_time(clocks, start, end, found):
+    filters = SearchFilters(taken_from=start, taken_to=end)
+    response = await clocks.engine().answer(SearchRequest(query="a pattern", guides=0, limit=50, filters=filters))
+    assert {uri.removesuffix(".png") for uri in uris(response)} == set(found.split())
+
+
+async def test_hits_say_what_the_clock_showed_as_precisely_as_is_known(clocks):
+    response = await clocks.engine().answer(SearchRequest(query="a pattern", guides=0, limit=50))
+    assert {hit.uri.removesuffix(".png"): hit.taken_local for hit in response.hits} == {
+        "ny": "2023-12-31T23:30:00",
+        "tokyo": "2024-01-01T07:00:00",
+        "unknown": "2023-12-31T23:30:00",
+        "year": "2023",
+        "month": "2023-12",
+        "none": None,
+    }
+
+
 async def test_unknown_names_are_refused_before_anything_is_searched(engine):
     for wrong in (
         {"fusion": "borda"},

@@ -17,6 +17,7 @@ from lodestone.backbones.base import Backbone, BackboneOutputs, OutputKey
 from lodestone.backbones.registry import make_backbone
 from lodestone.catalog.catalog import Catalog
 from lodestone.catalog.identity import caption_id
+from lodestone.catalog.pictures.taken import taken_fields
 from lodestone.catalog.records import CaptionRecord, Corpus, ImageRecord, ImageState, Root
 from lodestone.config.profiles import PROFILES, Profile
 from lodestone.config.settings import QuerySettings
@@ -104,7 +105,14 @@ class Collection:
             self.store.set_alias(projection.name, projection.collection)
 
     def add(
-        self, corpus_name: str, pictures: Mapping[str, Image.Image], *, root: str = "/photos", taken_at: int | None = None
+        self,
+        corpus_name: str,
+        pictures: Mapping[str, Image.Image],
+        *,
+        root: str = "/photos",
+        taken_at: int | None = None,
+        utc_offset_minutes: int | None = None,
+        taken_precision: str | None = None,
     ) -> None:
         """Pictures by uri."""
         corpus: Corpus = self.catalog.ensure_corpus(corpus_name)
@@ -125,13 +133,15 @@ class Collection:
                     height=image.height,
                     format="PNG",
                     taken_at=taken_at,
+                    utc_offset_minutes=utc_offset_minutes,
+                    taken_precision=taken_precision,
                 )
                 for number, (uri, image) in enumerate(pictures.items())
             ]
         )
         payloads = [
             {"corpus": corpus.corpus_id, "root": place.root_id, "folders": list(folders_of(uri))}
-            | ({} if taken_at is None else {"taken_at": taken_at})
+            | taken_fields(taken_at, utc_offset_minutes, taken_precision)
             for uri in pictures
         ]
         for space, vectors in self.models.embed(list(pictures.values())).items():

@@ -23,7 +23,7 @@ def clustered(count: int, dim: int, *, seed: int, clusters: int = 50, spread: fl
 
 
 def make_points(count: int, dim: int, *, seed: int = 0, first: int = 0) -> PointBatch:
-    """Points with every filter field; `taken_at` is missing from each seventh."""
+    """Points with every filter field; `taken_at` is missing from each seventh, and `taken_utc` is in each third alone."""
     numbers = range(first, first + count)
     payloads = []
     for number in numbers:
@@ -35,6 +35,8 @@ def make_points(count: int, dim: int, *, seed: int = 0, first: int = 0) -> Point
         }
         if number % 7:
             payload["taken_at"] = 1_000_000_000 + number
+        if not number % 3:
+            payload["taken_utc"] = 1_000_000_000 + number - 100
         payloads.append(payload)
     return PointBatch([point_id(number) for number in numbers], clustered(count, dim, seed=seed), payloads)
 

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from lodestone.errors import InvalidRequestError
 from lodestone_cli.answer_output import emit_answer, note_filters_without_pictures, page_query
 from lodestone_cli.command_context import CommandContext, printable
 from lodestone_cli.completion import complete_pictures
@@ -29,6 +27,7 @@ from lodestone_cli.composed import (
     switch_of,
     weights_of,
 )
+from lodestone_cli.dates import Dates, dates_of
 from lodestone_cli.naming import checked, is_id
 from lodestone_cli.options import (
     CollapseOption,
@@ -40,12 +39,14 @@ from lodestone_cli.options import (
     HomeOption,
     LimitOption,
     LocalOption,
+    MonthOption,
     OffsetOption,
     Output,
     OutputOption,
     PathPrefixOption,
     ProfileOption,
     RootFilterOption,
+    YearOption,
 )
 from lodestone_cli.picture_files import picture_file, read_picture
 from lodestone_cli.progress import shown_wait
@@ -75,6 +76,8 @@ def search(
     path: PathPrefixOption = None,
     taken_from: DateFromOption = None,
     taken_to: DateToOption = None,
+    year: YearOption = None,
+    month: MonthOption = None,
     guides: Annotated[
         int | None, typer.Option("--guides", min=0, max=64, help="Most guides to use; 0: the words alone.", show_default=False)
     ] = None,
@@ -126,6 +129,7 @@ def search(
         )
     with CommandContext(home=home, profile=profile, output=output, away=True, local=local) as context:
         files = files.checked(output)
+        dates = dates_of(taken_from, taken_to, year, month)
         words = normalise_query(" ".join(query)) if query else ""
         _check_profile(context)
         context.require_home()
@@ -147,7 +151,7 @@ def search(
                 query=words,
                 limit=limit,
                 offset=offset,
-                filters=_filters(context, corpus, root, path, taken_from, taken_to),
+                filters=_filters(context, corpus, root, path, dates),
                 guides=guides,
                 generators=generator,
                 seed=seed,
@@ -165,7 +169,7 @@ def search(
         )
         _note_ignored_settings(context)
         response = answer_of(context, request, named.files)
-        note_filters_without_pictures(context, response, path=path, dated=taken_from is not None or taken_to is not None)
+        note_filters_without_pictures(context, response, path=path, dated=dates != Dates())
         emit_answer(
             context,
             response,
@@ -192,6 +196,8 @@ def similar(
     path: PathPrefixOption = None,
     taken_from: DateFromOption = None,
     taken_to: DateToOption = None,
+    year: YearOption = None,
+    month: MonthOption = None,
     fusion: FusionOption = None,
     explain: ExplainOption = False,
     collapse: CollapseOption = False,
@@ -207,6 +213,7 @@ def similar(
 
     with CommandContext(home=home, profile=profile, output=output, away=True, local=local) as context:
         files = files.checked(output)
+        dates = dates_of(taken_from, taken_to, year, month)
         _check_profile(context)
         context.require_home()
         context.require_store()
@@ -214,7 +221,7 @@ def similar(
             lambda: SearchOptions(
                 limit=limit,
                 offset=offset,
-                filters=_filters(context, corpus, root, path, taken_from, taken_to),
+                filters=_filters(context, corpus, root, path, dates),
                 fusion=fusion,
                 explain=explain,
                 collapse=collapse,
@@ -233,7 +240,7 @@ def similar(
                 import asyncio
 
                 response = asyncio.run(_by_file(context, picture_file(image), options))
-        note_filters_without_pictures(context, response, path=path, dated=taken_from is not None or taken_to is not None)
+        note_filters_without_pictures(context, response, path=path, dated=dates != Dates())
         emit_answer(context, response, files, corpora=options.filters.corpora, page=page, explained=explain)
 
 
@@ -283,8 +290,7 @@ def _filters(
     corpus: list[str] | None,
     root: list[str] | None,
     path: str | None,
-    taken_from: str | None,
-    taken_to: str | None,
+    dates: Dates,
 ) -> SearchFilters:
     from lodestone_cli.folders import FolderFilters
     from lodestone_schemas.searching import SearchFilters
@@ -299,18 +305,6 @@ def _filters(
         corpora=place.corpora,
         roots=place.roots,
         path_prefix=place.prefix,
-        taken_from=_date(taken_from, "--from"),
-        taken_to=_date(taken_to, "--to"),
+        taken_from=dates.start,
+        taken_to=dates.end,
     )
-
-
-def _date(text: str | None, option: str) -> datetime | None:
-    if text is None:
-        return None
-    try:
-        moment = datetime.fromisoformat(text)
-    except ValueError as error:
-        raise InvalidRequestError(
-            f"{option} {text!r} is not a date", hint="write it as 2024-07-01 or 2024-07-01T18:00"
-        ) from error
-    return moment if moment.tzinfo else moment.replace(tzinfo=UTC)

@@ -22,6 +22,7 @@ from lodestone.catalog.pictures.photo_facts import PHOTO_FACTS
 from lodestone.catalog.records import Corpus, ImageState, Receipt, Root, RunState
 from lodestone.embeddings.corpus_records import CorpusRecord, read_corpus_record
 from lodestone.embeddings.slices import find_part, fingerprint, read_part
+from lodestone.imaging.metadata import read_by
 from lodestone.indexing.embed.slice_files import CAPTIONS_PREFIX
 from lodestone.indexing.progress import Meter, RunStage
 from lodestone.indexing.tasks import META_PART, this_worker
@@ -205,7 +206,7 @@ class ParquetCorpus:
         failed = row["error_code"] is not None
         root_id, uri = self._places[row["image_id"]]
         self.counts["images"] += not failed
-        facts = {name: row.get(name) for name in ("taken_at", *PHOTO_FACTS)}
+        facts = {name: row.get(name) for name in PHOTO_FACTS}
         return {
             "image_id": row["image_id"],
             "corpus_id": self.corpus_id,
@@ -218,7 +219,7 @@ class ParquetCorpus:
             "format": row["format"] or "",
             **facts,
             "position": None,
-            "metadata_version": row.get("metadata_version") or 0,
+            "metadata_version": read_by(row.get("metadata_version")),
         }
 
     def _find_places(self) -> None:

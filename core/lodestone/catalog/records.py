@@ -89,6 +89,9 @@ class ImageRecord:
     camera_make: str | None = None
     camera_model: str | None = None
     metadata_version: int = 0
+    taken_precision: str | None = None  # year, month, day or second: how much of the time is known; `taken_at` is its beginning
+    taken_source: str | None = None  # what the time was read from (`imaging.dates.DateSource`)
+    taken_zone: str | None = None  # what says the offset: stated, or gps
 
 
 class WaitingPicture(NamedTuple):
@@ -118,6 +121,8 @@ class ImageFields(NamedTuple):
     root_id: str
     uri: str
     taken_at: int | None
+    utc_offset_minutes: int | None
+    taken_precision: str | None
     state: ImageState
 
 

@@ -17,6 +17,7 @@ _LANGUAGE = "{http://www.w3.org/XML/1998/namespace}lang"
 
 _IPTC_MARK = 0x1C
 _IPTC_CHARSET, _IPTC_CAPTION = (1, 90), (2, 120)
+_IPTC_DATE, _IPTC_TIME = (2, 55), (2, 60)
 _IPTC_UTF8 = b"\x1b%G"
 
 
@@ -64,24 +65,35 @@ def _descriptions(packet: Element) -> Iterator[str]:
         yield (item.text or "").strip()
 
 
-def _iptc_captions(record: bytes) -> Iterator[str]:
-    """Yield the captions of an IPTC-IIM record.
+def iptc_date(embedded: EmbeddedMetadata) -> str | None:
+    """Return the IPTC creation date (data set 2:55) with its time (2:60), in ISO's basic form; None if there is none."""
+    found = dict(reversed([(kind, content) for kind, content in _iptc_sets(embedded.iptc or b"")]))
+    day, time = (found.get(kind, b"").decode("ascii", errors="replace").strip("\0 ") for kind in (_IPTC_DATE, _IPTC_TIME))
+    return None if not day else f"{day}T{time}" if time else day
 
-    A data set is a mark, a record, a number and two bytes of length; captions never use the extended form.
-    """
+
+def _iptc_captions(record: bytes) -> Iterator[str]:
     is_utf8 = False
-    position = 0
-    while position + 5 <= len(record) and record[position] == _IPTC_MARK:
-        kind = (record[position + 1], record[position + 2])
-        length = int.from_bytes(record[position + 3 : position + 5], "big")
-        content = record[position + 5 : position + 5 + length]
-        position += 5 + length
+    for kind, content in _iptc_sets(record):
         if kind == _IPTC_CHARSET:
             is_utf8 = content == _IPTC_UTF8
         elif kind == _IPTC_CAPTION:
             text = _decode_iptc(content, is_utf8=is_utf8).strip("\0 \r\n\t")
             if text:
                 yield text
+
+
+def _iptc_sets(record: bytes) -> Iterator[tuple[tuple[int, int], bytes]]:
+    """Yield (record, number) and content of the data sets of an IPTC-IIM record.
+
+    A data set is a mark, a record, a number and two bytes of length; texts never use the extended form.
+    """
+    position = 0
+    while position + 5 <= len(record) and record[position] == _IPTC_MARK:
+        kind = (record[position + 1], record[position + 2])
+        length = int.from_bytes(record[position + 3 : position + 5], "big")
+        yield kind, record[position + 5 : position + 5 + length]
+        position += 5 + length
 
 
 def _decode_iptc(content: bytes, *, is_utf8: bool) -> str:

@@ -15,11 +15,17 @@ _EMPTY: Mapping[int, Any] = MappingProxyType({})
 _IPTC_RESOURCE = 0x0404  # Photoshop image resource that holds the IPTC record
 _IPTC_TIFF_TAG = 33723
 _XMP_TIFF_TAG = 700
+# Keywords of PNG texts, and Pillow's name of the comment of a JPEG or a GIF.
+_TEXTS = ("Creation Time", "Title", "Description", "Comment", "comment")
 _T = TypeVar("_T")
 
 
 def _no_tags() -> Mapping[int, Any]:
     return _EMPTY
+
+
+def _no_texts() -> Mapping[str, str | bytes]:
+    return {}
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,6 +38,7 @@ class EmbeddedMetadata:
         gps: Tags of the GPS sub-IFD.
         xmp: The XMP packet, usually XML in UTF-8.
         iptc: The IPTC-IIM record.
+        texts: Texts that formats without such blocks keep by a keyword ("Creation Time", "Description", "comment").
     """
 
     base: Mapping[int, Any] = field(default_factory=_no_tags)
@@ -39,6 +46,7 @@ class EmbeddedMetadata:
     gps: Mapping[int, Any] = field(default_factory=_no_tags)
     xmp: bytes | None = None
     iptc: bytes | None = None
+    texts: Mapping[str, str | bytes] = field(default_factory=_no_texts)
 
     @property
     def orientation(self) -> int:
@@ -58,6 +66,7 @@ def read_embedded(image: Image.Image) -> EmbeddedMetadata:
         gps=_sub_ifd(exif, ExifTags.IFD.GPSInfo),
         xmp=_safely(lambda: _xmp(image, info), None),
         iptc=_safely(lambda: _iptc(image, info), None),
+        texts=_safely(lambda: _texts(info), {}),
     )
 
 
@@ -116,6 +125,10 @@ def _iptc(image: Image.Image, info: Mapping[Any, Any]) -> bytes | None:
     if record is None and hasattr(image, "tag_v2"):
         record = image.tag_v2.get(_IPTC_TIFF_TAG)
     return record if isinstance(record, bytes) and record else None
+
+
+def _texts(info: Mapping[Any, Any]) -> dict[str, str | bytes]:
+    return {str(name): info[name] for name in _TEXTS if isinstance(info.get(name), str | bytes) and info[name]}
 
 
 def _safely(read: Callable[[], _T], otherwise: _T) -> _T:

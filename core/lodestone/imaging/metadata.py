@@ -6,35 +6,42 @@ Everything here comes from the file and may be wrong: a value that cannot be tru
 from __future__ import annotations
 
 import math
-import re
-from collections.abc import Mapping
-from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
 from typing import Any, Final
+from xml.etree.ElementTree import Element
 
 from PIL import ExifTags
 
-from lodestone.imaging.descriptions import parse_xmp, xmp_values
+from lodestone.imaging.dates import DateSource, FileDate, Zone, date_in_name, read_date, read_fraction, read_offset
+from lodestone.imaging.descriptions import iptc_date, parse_xmp, xmp_values
 from lodestone.imaging.exif import EmbeddedMetadata
+from lodestone_schemas.dates import Precision
 
-METADATA_VERSION: Final = 1  # of what is read here; catalog rows with 0 are read again from their files' headers
-_FIRST_PHOTO_YEAR, _LAST_PLAUSIBLE_YEAR = 1826, 2100
+METADATA_VERSION: Final = 2  # of what is read here; catalog rows with 0 are read again from their files' headers
 _MAX_OFFSET = timedelta(hours=14)
 _QUARTER_HOUR = timedelta(minutes=15)  # every zone's offset is a multiple of it
 _NO_FIX_DOP = 50.0  # receivers without a fix write a dilution of precision of 50 or 99.99; above 20 counts as poor
 _LONGEST_NAME = 100  # characters of a camera's maker or model
 
-_DATE = re.compile(
-    r"(\d{4})[:\-/.](\d{1,2})[:\-/.](\d{1,2})[T ]+(\d{1,2}):(\d{1,2})(?::(\d{1,2}))?(?:\.(\d+))?\s*(Z|[+-]\d{2}:?\d{2})?"
+_EXIF = "{http://ns.adobe.com/exif/1.0/}"
+_XMP_TAKEN: Final = (f"{_EXIF}DateTimeOriginal", "{http://ns.adobe.com/photoshop/1.0/}DateCreated")
+_XMP_DIGITIZED: Final = ("{http://ns.adobe.com/xap/1.0/}CreateDate", f"{_EXIF}DateTimeDigitized")
+_ORIGINAL: Final = (
+    ExifTags.Base.DateTimeOriginal,
+    ExifTags.Base.OffsetTimeOriginal,
+    ExifTags.Base.SubsecTimeOriginal,
+    DateSource.EXIF,
 )
-_OFFSET = re.compile(r"([+-])(\d{1,2}):?([0-5]\d)")
-_DIGITS = re.compile(r"[0-9]+")
-
-_EXIF_DATES = (
-    (ExifTags.Base.DateTimeOriginal, ExifTags.Base.OffsetTimeOriginal, ExifTags.Base.SubsecTimeOriginal),
-    (ExifTags.Base.DateTimeDigitized, ExifTags.Base.OffsetTimeDigitized, ExifTags.Base.SubsecTimeDigitized),
+_DIGITIZED: Final = (
+    ExifTags.Base.DateTimeDigitized,
+    ExifTags.Base.OffsetTimeDigitized,
+    ExifTags.Base.SubsecTimeDigitized,
+    DateSource.DIGITIZED,
 )
-_XMP_DATES = ("{http://ns.adobe.com/exif/1.0/}DateTimeOriginal", "{http://ns.adobe.com/photoshop/1.0/}DateCreated")
+_CHANGED: Final = (ExifTags.Base.DateTime, ExifTags.Base.OffsetTime, ExifTags.Base.SubsecTime, DateSource.CHANGED)
+_PNG_TIME: Final = "Creation Time"
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +56,9 @@ class PhotoMetadata:
             clock.
         latitude: Degrees, north positive.
         longitude: Degrees, east positive.
+        taken_precision: How much of the time is known: year, month, day or second; `taken_at` is the beginning of that.
+        taken_source: What it was read from (`DateSource`).
+        taken_zone: What says the offset (`Zone`); None where it is unknown.
         camera_make: The camera's maker, e.g. "Canon".
         camera_model: The camera's model, e.g. "EOS 5D".
         orientation: EXIF orientation, 1 to 8 (already applied to the pixels).
@@ -57,6 +67,9 @@ class PhotoMetadata:
     taken_at: int | None = None
     taken_subsec_ms: int | None = None
     utc_offset_minutes: int | None = None
+    taken_precision: Precision | None = None
+    taken_source: DateSource | None = None
+    taken_zone: Zone | None = None
     latitude: float | None = None
     longitude: float | None = None
     camera_make: str | None = None
@@ -64,14 +77,22 @@ class PhotoMetadata:
     orientation: int = 1
 
 
-def read_metadata(embedded: EmbeddedMetadata) -> PhotoMetadata:
-    """Interpret the metadata that decoding found; no file is read again, and nothing is raised for what it contains."""
-    local, offset, subsec_ms = _taken_at(embedded)
+def read_by(version: int | None) -> int:
+    """Return the version of a file's reader, and 0 for an older one than this: then the header is to be read again."""
+    return 0 if version is None or version < METADATA_VERSION else version
+
+
+def read_metadata(embedded: EmbeddedMetadata, *, name: str = "") -> PhotoMetadata:
+    """Interpret the metadata that decoding found; no file is read again, and nothing is raised for what it contains.
+
+    Args:
+        embedded: The metadata.
+        name: Name of the file, in which phones write the date; it counts where nothing inside the file does.
+    """
+    date = next(_dates(embedded), None) or date_in_name(name)
     latitude, longitude = _position(embedded.gps)
     return PhotoMetadata(
-        taken_at=None if local is None else int((local - (offset or timedelta())).replace(tzinfo=UTC).timestamp()),
-        taken_subsec_ms=None if local is None else subsec_ms,
-        utc_offset_minutes=None if local is None or offset is None else round(offset.total_seconds() / 60),
+        **({} if date is None else _taken(date)),
         latitude=latitude,
         longitude=longitude,
         camera_make=_name(embedded.base.get(ExifTags.Base.Make)),
@@ -80,70 +101,74 @@ def read_metadata(embedded: EmbeddedMetadata) -> PhotoMetadata:
     )
 
 
-def _taken_at(embedded: EmbeddedMetadata) -> tuple[datetime | None, timedelta | None, int | None]:
-    """Return local time, its offset from UTC and its milliseconds.
+def _taken(date: FileDate) -> dict[str, Any]:
+    return {
+        "taken_at": date.taken_at,
+        "taken_subsec_ms": date.milliseconds,
+        "utc_offset_minutes": date.offset_minutes,
+        "taken_precision": date.precision,
+        "taken_source": date.source,
+        "taken_zone": date.zone,
+    }
 
-    EXIF's original time comes first, then its digitisation time, then XMP's; an implausible date is skipped.
+
+def _dates(embedded: EmbeddedMetadata) -> Iterator[FileDate]:
+    """Yield the plausible dates of a file, those of the shutter first, then of digitisation, then of the last change.
+
+    They are read one by one: what comes behind the first is usually not read at all.
     """
-    photo = embedded.photo
-    for date_tag, offset_tag, subsec_tag in _EXIF_DATES:
-        local, offset, subsec_ms = _parse_date(_text(photo.get(date_tag)))
-        if local is not None:
-            stated_ms = _parse_subsec(_text(photo.get(subsec_tag)))
-            if offset is None:
-                offset = _parse_offset(_text(photo.get(offset_tag)))
-            offset = _offset_by_gps(local, embedded.gps) if offset is None else offset
-            return local, offset, subsec_ms if stated_ms is None else stated_ms
+    yield from _exif_dates(embedded, _ORIGINAL)
     packet = parse_xmp(embedded.xmp)
-    for name in _XMP_DATES:
+    yield from _xmp_dates(packet, _XMP_TAKEN)
+    yield from filter(None, (read_date(iptc_date(embedded), DateSource.IPTC),))
+    yield from _exif_dates(embedded, _DIGITIZED)
+    yield from _xmp_dates(packet, _XMP_DIGITIZED)
+    yield from filter(None, (read_date(_text(embedded.texts.get(_PNG_TIME)), DateSource.TEXT),))
+    yield from _exif_dates(embedded, _CHANGED)
+    utc = _gps_time(embedded.gps)
+    if utc is not None:
+        yield replace(utc, source=DateSource.GPS, zone=Zone.GPS if utc.precision is Precision.SECOND else None)
+
+
+def _exif_dates(embedded: EmbeddedMetadata, tags: tuple[int, int, int, DateSource]) -> Iterator[FileDate]:
+    date_tag, offset_tag, subsec_tag, source = tags
+    photo = embedded.photo
+    in_base = _text(embedded.base.get(date_tag)) if date_tag == ExifTags.Base.DateTime else None
+    date = read_date(in_base or _text(photo.get(date_tag)), source)
+    if date is None:
+        return
+    milliseconds = read_fraction(_text(photo.get(subsec_tag)))
+    if date.precision is Precision.SECOND and milliseconds is not None:
+        date = replace(date, milliseconds=milliseconds)
+    stated = date.at(read_offset(_text(photo.get(offset_tag))), Zone.STATED)
+    yield stated.at(_offset_by_gps(stated.local, embedded.gps), Zone.GPS)
+
+
+def _xmp_dates(packet: Element | None, names: Sequence[str]) -> Iterator[FileDate]:
+    for name in names:
         for value in () if packet is None else xmp_values(packet, name):
-            local, offset, subsec_ms = _parse_date(value)
-            if local is not None:
-                return local, offset, subsec_ms
-    return None, None, None
+            date = read_date(value, DateSource.XMP)
+            if date is not None:
+                yield date
 
 
-def _parse_date(text: str | None) -> tuple[datetime | None, timedelta | None, int | None]:
-    match = _DATE.match(text or "")
-    if match is None:
-        return None, None, None
-    try:
-        local = datetime(*(int(part or 0) for part in match.groups()[:6]))  # type: ignore[arg-type]  # noqa: DTZ001 - local on purpose
-    except ValueError:
-        return None, None, None
-    if not _FIRST_PHOTO_YEAR <= local.year <= _LAST_PLAUSIBLE_YEAR:
-        return None, None, None
-    fraction, zone = match.group(7), match.group(8)
-    return local, timedelta() if zone == "Z" else _parse_offset(zone), _parse_subsec(fraction)
-
-
-def _parse_subsec(digits: str | None) -> int | None:
-    """Return the milliseconds of the digits behind a decimal point: "5" is 500, "0429" is 42; None for anything else."""
-    return int(digits[:3].ljust(3, "0")) if digits and _DIGITS.fullmatch(digits) else None
-
-
-def _parse_offset(text: str | None) -> timedelta | None:
-    match = _OFFSET.match(text or "")
-    if match is None:
-        return timedelta() if text == "Z" else None
-    offset = timedelta(hours=int(match.group(2)), minutes=int(match.group(3)))
-    if offset > _MAX_OFFSET:
+def _gps_time(gps: Mapping[int, Any]) -> FileDate | None:
+    """Return the receiver's time, which is UTC, or its day alone where it has no time."""
+    day, clock = _text(gps.get(ExifTags.GPS.GPSDateStamp)), _numbers(gps.get(ExifTags.GPS.GPSTimeStamp))
+    if day is None:
         return None
-    return -offset if match.group(1) == "-" else offset
+    time = "" if clock is None else f" {int(clock[0]):02}:{int(clock[1]):02}:{int(clock[2]):02}"
+    return read_date(f"{day}{time}", DateSource.GPS)
 
 
 def _offset_by_gps(local: datetime, gps: Mapping[int, Any]) -> timedelta | None:
     """Return the camera clock's distance from GPS time, which is UTC, if it is a plausible offset."""
-    clock = _numbers(gps.get(ExifTags.GPS.GPSTimeStamp))
-    day = _text(gps.get(ExifTags.GPS.GPSDateStamp))
-    if clock is None or day is None:
+    utc = _gps_time(gps)
+    if utc is None or utc.precision is not Precision.SECOND:
         return None
-    utc, _, _ = _parse_date(f"{day} {int(clock[0]):02}:{int(clock[1]):02}:{int(clock[2]):02}")
-    if utc is None:
-        return None
-    quarters = round((local - utc) / _QUARTER_HOUR)
+    quarters = round((local - utc.local) / _QUARTER_HOUR)
     offset = quarters * _QUARTER_HOUR
-    is_near = abs(local - utc - offset) <= timedelta(minutes=5)
+    is_near = abs(local - utc.local - offset) <= timedelta(minutes=5)
     return offset if is_near and abs(offset) <= _MAX_OFFSET else None
 
 

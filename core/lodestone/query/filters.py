@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import math
 import unicodedata
 from collections.abc import Sequence
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Final
 
 from lodestone.access.visibility import EVERYTHING, Visibility
@@ -14,6 +15,7 @@ from lodestone.errors import InvalidRequestError, UnknownNameError
 from lodestone.query.tree import Image, Leaf, Picture, Vector
 from lodestone.store.base import Between, Condition, Filter, HasId, MatchAny
 from lodestone_schemas.api import SearchFilters
+from lodestone_schemas.dates import seconds_of
 
 _NAMED: Final = 3  # directories in a note
 _NOWHERE: Final = "nowhere"  # id of no corpus
@@ -38,6 +40,7 @@ def restriction(
         InvalidRequestError: `taken_from` is not before `taken_to`, or the path prefix leaves the root.
     """
     must: list[Condition] = []
+    must_not: list[Condition] = []
     corpora = _corpus_ids(filters.corpora, catalog, visibility)
     if corpora:
         must.append(MatchAny("corpus", tuple(corpora)))
@@ -47,10 +50,12 @@ def restriction(
     if folder:
         must.append(MatchAny("folders", _spellings(folder)))
     if filters.taken_from is not None or filters.taken_to is not None:
-        must.append(_taken(filters.taken_from, filters.taken_to))
+        must += _taken(filters.taken_from, filters.taken_to)
+        must_not += _not_whole(filters.taken_to)
     disabled = catalog.disabled_roots()
-    must_not = (MatchAny("root", disabled),) if disabled else ()
-    filter_ = Filter(tuple(must), must_not) if must or must_not else None
+    if disabled:
+        must_not.append(MatchAny("root", disabled))
+    filter_ = Filter(tuple(must), tuple(must_not)) if must or must_not else None
     return filter_, _notes(filters, corpora, catalog, set(disabled))
 
 
@@ -141,19 +146,31 @@ def _spellings(folder: str) -> tuple[str, ...]:
     return tuple(dict.fromkeys((folder, unicodedata.normalize("NFC", folder), unicodedata.normalize("NFD", folder))))
 
 
-def _taken(start: datetime | None, end: datetime | None) -> Between:
-    first, last = _seconds(start), _seconds(end)
-    if first is not None and last is not None and first >= last:
+def _taken(start: datetime | None, end: datetime | None) -> list[Between]:
+    """Return the conditions of two bounds, each on its own clock: that of the picture, or UTC where a bound has an offset."""
+    if start is not None and end is not None and _is_absolute(start) == _is_absolute(end) and start >= end:
         raise InvalidRequestError(
             f"taken_from {start} is not before taken_to {end}", hint="taken_from is included, taken_to is not"
         )
-    return Between("taken_at", gte=first, lt=last)
+    conditions: list[Between] = []
+    for absolute in (False, True):
+        first, last = (
+            None if bound is None or _is_absolute(bound) != absolute else seconds_of(bound) for bound in (start, end)
+        )
+        if first is not None or last is not None:
+            field, otherwise = ("taken_utc", "taken_at") if absolute else ("taken_at", None)
+            conditions.append(Between(field, first, last, otherwise))
+    return conditions
 
 
-def _seconds(moment: datetime | None) -> float | None:
-    if moment is None:
-        return None
-    return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp()
+def _not_whole(end: datetime | None) -> list[Between]:
+    """Return the condition of partial dates whose period ends behind the end: they may have been taken later."""
+    # A period ends at whole seconds, so "behind" is a second later at least.
+    return [] if end is None else [Between("taken_until", gte=math.floor(seconds_of(end)) + 1)]
+
+
+def _is_absolute(bound: datetime) -> bool:
+    return bound.tzinfo is not None
 
 
 def _picture_of(leaf: Leaf) -> str:

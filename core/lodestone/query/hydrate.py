@@ -8,6 +8,7 @@ from collections.abc import Collection, Iterable, Mapping
 from datetime import UTC, datetime
 from typing import Final
 
+from lodestone.catalog.pictures.taken import taken_local
 from lodestone.catalog.reading import CatalogReader
 from lodestone.catalog.records import ImageRecord, ImageState, Root
 from lodestone.files.beneath import Boundaries
@@ -85,6 +86,7 @@ class Hydrator:
                     width=image.width,
                     height=image.height,
                     taken_at=None if image.taken_at is None else datetime.fromtimestamp(image.taken_at, UTC),
+                    taken_local=taken_local(image.taken_at, image.utc_offset_minutes, image.taken_precision),
                     captions=[caption.text for caption in captions.get(image_id, ())],
                     thumbnail=f"/v1/images/{image_id}/thumbnail",
                     contributions=_contributions(ranking, image_id) if resolved.explain else None,

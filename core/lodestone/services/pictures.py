@@ -13,6 +13,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 from lodestone.access.caller import Caller
+from lodestone.catalog.pictures.taken import taken_local
 from lodestone.catalog.records import CaptionRecord, ImageRecord, ImageState, Root
 from lodestone.errors import NotFoundError, PictureNotReadyError
 from lodestone.paging import PageRequest, decode_cursor, encode_cursor
@@ -201,6 +202,9 @@ def _info(image: ImageRecord, root: Root, corpus: str, captions: Sequence[Captio
         format=image.format,
         taken_at=None if image.taken_at is None else datetime.fromtimestamp(image.taken_at, UTC),
         utc_offset_minutes=image.utc_offset_minutes,
+        taken_local=taken_local(image.taken_at, image.utc_offset_minutes, image.taken_precision),
+        taken_source=image.taken_source,
+        taken_zone=image.taken_zone,
         latitude=image.latitude,
         longitude=image.longitude,
         camera_make=image.camera_make,

@@ -43,11 +43,15 @@ class MatchAny:
 
 @dataclass(frozen=True, slots=True)
 class Between:
-    """Condition `gte` <= field < `lt`; a None bound is open. Points without the field do not match."""
+    """Condition `gte` <= field < `lt`; a None bound is open. Points without the field do not match.
+
+    With `otherwise`, a point without the field is compared by that one instead.
+    """
 
     field: str
     gte: float | None = None
     lt: float | None = None
+    otherwise: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,6 +13,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
+from lodestone.catalog.pictures.taken import taken_fields
 from lodestone.catalog.records import ImageState
 from lodestone.errors import CollectionDamagedError
 from lodestone.sources.uris import folders_of
@@ -81,8 +82,8 @@ def mend(catalog: Catalog, store: VectorStore) -> str:
 
 def payload_of(image: ImageRecord) -> dict[str, Any]:
     """Return the filter fields of a picture, as in every collection of pictures."""
-    payload: dict[str, Any] = {"corpus": image.corpus_id, "root": image.root_id, "folders": list(folders_of(image.uri))}
-    return payload if image.taken_at is None else {**payload, "taken_at": image.taken_at}
+    place = {"corpus": image.corpus_id, "root": image.root_id, "folders": list(folders_of(image.uri))}
+    return place | taken_fields(image.taken_at, image.utc_offset_minutes, image.taken_precision)
 
 
 def point_vector(tags: Sequence[TagRecord], captions: Sequence[CaptionRecord] = ()) -> SparseVector | None:

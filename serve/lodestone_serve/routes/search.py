@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from datetime import datetime
 from typing import Annotated, Any
 from uuid import UUID
 
@@ -23,6 +22,8 @@ from lodestone_schemas.api import (
     SearchResponse,
     UrlSearchRequest,
 )
+from lodestone_schemas.dates import RequestDate
+from lodestone_schemas.searching import WHICH_CLOCK
 from lodestone_serve.auth.principal import RequestCaller
 from lodestone_serve.responses.pages import FIELDS_DESCRIPTION, MAX_FIELDS_CHARS, Fields, FieldSelection, select_fields
 from lodestone_serve.telemetry.metrics import Metrics
@@ -44,8 +45,8 @@ class OptionParams(BaseModel):
     corpora: list[str] = Field(default_factory=list, max_length=100)
     roots: list[str] = Field(default_factory=list, max_length=100)
     path_prefix: str | None = Field(None, max_length=4096)
-    taken_from: datetime | None = None
-    taken_to: datetime | None = None
+    taken_from: RequestDate | None = Field(None, description=f"Taken at or after the beginning of this. {WHICH_CLOCK}")
+    taken_to: RequestDate | None = Field(None, description=f"Taken before the beginning of this. {WHICH_CLOCK}")
     spaces: list[str] | None = Field(None, max_length=16)
     fusion: str | None = Field(None, max_length=64)
     deadline_ms: int | None = Field(None, ge=1, le=600_000)

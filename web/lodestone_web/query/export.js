@@ -7,7 +7,7 @@ import { access, announcement, toast } from "./store.js";
 export const MOST_FILES = 1000; // of one archive
 const MOST_BYTES = 2 ** 30;
 const MOST_IDS = 1000; // of one request for paths
-const COLUMNS = ["image_id", "corpus", "root", "uri", "width", "height", "taken_at", "captions"];
+const COLUMNS = ["image_id", "corpus", "root", "uri", "width", "height", "taken_at", "taken_local", "captions"];
 
 /** {done, count, bytes, failures, message}: the archive that is being made, or how it ended; null where there is none. */
 export const archive = signal(null);
@@ -58,6 +58,12 @@ async function withPaths(hits, write) {
   return write(hits.map((hit) => ({ ...hit, path: paths[hit.image_id] })), [...COLUMNS, "path"]);
 }
 
+/** Return the beginning of a time, or of a day, month or year, as a clock of this machine would show it. */
+function beginning(shown) {
+  const [year, month = 1, ...rest] = shown.split(/\D/).map(Number);
+  return new Date(year, month - 1, ...(rest.length ? rest : [1]));
+}
+
 /** Fetch originals one by one, and save them as an archive; what cannot be fetched is listed in it. */
 export async function saveArchive(hits) {
   stopping?.abort();
@@ -73,7 +79,7 @@ export async function saveArchive(hits) {
     for (const [at, hit] of hits.entries()) {
       try {
         const content = await original(hit, mine.signal, MOST_BYTES - writer.size);
-        await writer.add(pathOf(hit), content, hit.taken_at ? new Date(hit.taken_at) : new Date());
+        await writer.add(pathOf(hit), content, hit.taken_local ? beginning(hit.taken_local) : new Date());
       } catch (error) {
         if (!(error instanceof Problem) || error.offline || error.status === 401) throw error;
         failures.push(`${pathOf(hit)}: ${error.message}`);

@@ -14,7 +14,7 @@ export function Facts({ hit, path }) {
   const rows = [
     ["File", inFolders(`${hit.root}/${hit.uri}`)],
     ["Size", [`${hit.width} × ${hit.height}`, info && bytes(info.size), info?.format].filter(Boolean).join(", ")],
-    ["Taken", info?.taken_at && clock(info)],
+    ["Taken", info?.taken_local && clock(info.taken_local)],
     ["Camera", [info?.camera_make, info?.camera_model].filter(Boolean).join(" ")],
     ["Captions", hit.captions.slice(1).join(" · ")],
   ];
@@ -37,8 +37,9 @@ function bytes(size) {
   return size < 2 ** 20 ? `${Math.max(1, Math.round(size / 2 ** 10))} kB` : `${(size / 2 ** 20).toFixed(1)} MB`;
 }
 
-/** Return what the clock showed where the picture was taken, whatever zone it is looked at in. */
-function clock({ taken_at: taken, utc_offset_minutes: offset }) {
-  const there = new Date(Date.parse(taken) + 60_000 * (offset ?? 0));
-  return there.toLocaleString(undefined, { dateStyle: "long", timeStyle: "short", timeZone: "UTC" });
+/** Return what the clock showed where the picture was taken, as precisely as is known, whatever zone it is looked at in. */
+function clock(shown) {
+  const there = new Date(shown.includes("T") ? `${shown}Z` : shown); // a day, month or year alone is read as UTC
+  const precise = { 4: { year: "numeric" }, 7: { year: "numeric", month: "long" }, 10: { dateStyle: "long" } };
+  return there.toLocaleString(undefined, { ...precise[shown.length] ?? { dateStyle: "long", timeStyle: "short" }, timeZone: "UTC" });
 }

@@ -27,6 +27,7 @@ REVISIONS: tuple[str, ...] = (
     "0008",
     "0009",
     "0011",
+    "0013",
 )  # oldest first; the last is the schema of tables.py
 _SCRIPTS = Path(__file__).parents[1] / "migrations"
 _LOCK_SECONDS = 60

@@ -39,7 +39,7 @@ from lodestone.catalog.use.tags import queue_described
 from lodestone.errors import NotFoundError
 
 _IMAGES: Final = tables.images.c
-_PLAIN: Final = ("width", "height", "format", "taken_at")
+_PLAIN: Final = ("width", "height", "format")
 OUTCOME_COLUMNS: Final = (*_PLAIN, *PHOTO_FACTS, "metadata_version")
 """Columns of a picture that its embedding fills, in the order of `PictureOutcome`."""
 _STATES: Final = (ImageState.PENDING.value, ImageState.ACTIVE.value, ImageState.FAILED.value)
@@ -63,6 +63,9 @@ class PictureOutcome(NamedTuple):
     taken_subsec_ms: int | None = None
     camera_make: str | None = None
     camera_model: str | None = None
+    taken_precision: str | None = None
+    taken_source: str | None = None
+    taken_zone: str | None = None
     metadata_version: int = 0
     captions: Sequence[tuple[str, str]] = ()
     error_code: str | None = None
@@ -118,6 +121,8 @@ class _Member(NamedTuple):
     uri: str
     state: str
     taken_at: int | None
+    utc_offset_minutes: int | None
+    taken_precision: str | None
     metadata_version: int
     has_captions: bool
     has_failures: bool
@@ -125,7 +130,19 @@ class _Member(NamedTuple):
     is_described: bool
 
     def is_shown_otherwise(self, picture: PictureOutcome) -> bool:
-        return self.state in DEAD or self.taken_at != picture.taken_at
+        if self.state in DEAD:
+            return True
+        if self.keeps_facts(picture):
+            return False
+        return (self.taken_at, self.utc_offset_minutes, self.taken_precision) != (
+            picture.taken_at,
+            picture.utc_offset_minutes,
+            picture.taken_precision,
+        )
+
+    def keeps_facts(self, picture: PictureOutcome) -> bool:
+        """Return whether an older reader read time, place and camera than what the catalog has of them."""
+        return picture.metadata_version < self.metadata_version
 
 
 class OutcomeRows(CatalogBase):
@@ -190,10 +207,10 @@ def _set_facts(connection: Connection, fine: Iterable[tuple[_Member, PictureOutc
     plain: list[tuple[Any, ...]] = []
     active = (ImageState.ACTIVE.value,)
     for member, picture in fine:
-        if picture.metadata_version or not member.metadata_version:
-            whole.append(picture[:_CAPTIONS_AT] + active)
-        else:
+        if member.keeps_facts(picture):
             plain.append(picture[:_PLAIN_END] + active)
+        else:
+            whole.append(picture[:_CAPTIONS_AT] + active)
     update_rows(connection, _IMAGES.image_id, _WHOLE, whole)
     update_rows(connection, _IMAGES.image_id, _SHORT, plain)
 
@@ -245,6 +262,8 @@ _MEMBERS: Final = select(
     _IMAGES.uri,
     _IMAGES.state,
     _IMAGES.taken_at,
+    _IMAGES.utc_offset_minutes,
+    _IMAGES.taken_precision,
     _IMAGES.metadata_version,
     _has(tables.captions, _CAPTIONS.image_id == _IMAGES.image_id, _CAPTIONS.source.in_(_SOURCES)),
     _has(tables.failures, _FAILURES.root_id == _IMAGES.root_id, _FAILURES.uri == _IMAGES.uri),

@@ -303,7 +303,7 @@ class _FormerRow:
     uri: str
     state: ImageState
     slice_id: str | None
-    taken_at: int | None
+    taken: tuple[int | None, int | None, str | None]  # time, offset, precision
 
     def needs_loading_as(self, record: ImageRecord) -> bool:
         """Return True if the stores' point of an embedded picture must be written again."""
@@ -313,7 +313,8 @@ class _FormerRow:
 
     def is_shown_otherwise(self, record: ImageRecord) -> bool:
         """Return True if the payload of a picture that can be found has changed."""
-        return self.state in DEAD or (self.root_id, self.uri, self.taken_at) != (record.root_id, record.uri, record.taken_at)
+        taken = (record.taken_at, record.utc_offset_minutes, record.taken_precision)
+        return self.state in DEAD or (self.root_id, self.uri, self.taken) != (record.root_id, record.uri, taken)
 
 
 @cache
@@ -336,13 +337,14 @@ def _row(record: ImageRecord) -> tuple[Any, ...]:
 
 def _states(connection: Connection, image_ids: Iterable[str]) -> dict[str, _FormerRow]:
     images = tables.images
-    columns = (images.c.image_id, images.c.root_id, images.c.uri, images.c.state, images.c.slice_id, images.c.taken_at)
+    taken = (images.c.taken_at, images.c.utc_offset_minutes, images.c.taken_precision)
+    columns = (images.c.image_id, images.c.root_id, images.c.uri, images.c.state, images.c.slice_id, *taken)
     states: dict[str, _FormerRow] = {}
     for chunk in chunks(image_ids):
-        for image_id, root_id, uri, state, slice_id, taken_at in connection.execute(
+        for image_id, root_id, uri, state, slice_id, *time in connection.execute(
             select(*columns).where(images.c.image_id.in_(chunk))
         ):
-            states[image_id] = _FormerRow(root_id, uri, ImageState(state), slice_id, taken_at)
+            states[image_id] = _FormerRow(root_id, uri, ImageState(state), slice_id, (time[0], time[1], time[2]))
     return states
 
 

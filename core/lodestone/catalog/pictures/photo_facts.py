@@ -3,18 +3,32 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from operator import attrgetter
 from typing import Any, Final
 
-from sqlalchemy import Connection, bindparam, literal_column, select, update
+from sqlalchemy import Connection, bindparam, delete, literal_column, select, update
 
 from lodestone.catalog import tables
 from lodestone.catalog.database.engine import CatalogBase
+from lodestone.catalog.database.sql import chunks
 from lodestone.catalog.pictures.images import IMAGE_COLUMNS, image_record
 from lodestone.catalog.records import ImageRecord
+from lodestone.catalog.use.tags import queue_described
 
-PHOTO_FACTS: Final = ("latitude", "longitude", "utc_offset_minutes", "taken_subsec_ms", "camera_make", "camera_model")
-"""Columns that a header fills; `taken_at` is not among them, because the stores have it too."""
+PHOTO_FACTS: Final = (
+    "taken_at",
+    "latitude",
+    "longitude",
+    "utc_offset_minutes",
+    "taken_subsec_ms",
+    "camera_make",
+    "camera_model",
+    "taken_precision",
+    "taken_source",
+    "taken_zone",
+)
+"""Columns that a header, or the name of the file, fills."""
 
 _IMAGES = tables.images
 _FACTS = (*PHOTO_FACTS, "metadata_version")
@@ -27,6 +41,23 @@ _UPDATE = (
     .where(_IMAGES.c.image_id == bindparam("the_image_id"), _IMAGES.c.hash == bindparam("the_hash"))
     .values({name: bindparam(f"the_{name}") for name in _FACTS})
 )
+
+
+@dataclass(frozen=True, slots=True)
+class _Former:
+    """A picture's time before a change, and after it."""
+
+    image_id: str
+    slice_id: str | None
+    before: tuple[Any, ...]
+    after: tuple[Any, ...]
+    was_in_utc: bool
+
+    @property
+    def is_shown_otherwise(self) -> bool:
+        """Whether the stores' point of the picture is out of date; versions that kept no source wrote UTC into it."""
+        offset_minutes = self.before[1]
+        return self.before != self.after or (self.was_in_utc and bool(offset_minutes))
 
 
 class PhotoFactRows(CatalogBase):
@@ -48,6 +79,7 @@ class PhotoFactRows(CatalogBase):
     def set_photo_facts(self, records: Sequence[ImageRecord]) -> None:
         """Write `PHOTO_FACTS` and `metadata_version` of pictures, in one transaction; all else of their rows stays.
 
+        Where a time changes, the loads of the picture's slice are forgotten, so that its points are written again.
         A picture that is unknown or has another content by now is left alone.
         """
         if not records:
@@ -57,6 +89,27 @@ class PhotoFactRows(CatalogBase):
         ]
 
         def change(connection: Connection) -> None:
+            changed = [former for former in _former(connection, records) if former.is_shown_otherwise]
             connection.execute(_UPDATE, rows)
+            queue_described(connection, [former.image_id for former in changed])
+            for chunk in chunks({former.slice_id for former in changed} - {None}):
+                connection.execute(delete(tables.loads).where(tables.loads.c.slice_id.in_(chunk)))
 
         self._write(change)
+
+
+_TAKEN: Final = (_IMAGES.c.taken_at, _IMAGES.c.utc_offset_minutes, _IMAGES.c.taken_precision)
+
+
+def _former(connection: Connection, records: Sequence[ImageRecord]) -> Iterator[_Former]:
+    """Yield the time of each picture that still has the content of its record."""
+    wanted = {record.image_id: record for record in records}
+    columns = (_IMAGES.c.image_id, _IMAGES.c.hash, _IMAGES.c.slice_id, _IMAGES.c.taken_source, *_TAKEN)
+    for chunk in chunks(wanted):
+        for image_id, content, slice_id, source, *before in connection.execute(
+            select(*columns).where(_IMAGES.c.image_id.in_(chunk))
+        ):
+            record = wanted[image_id]
+            after = (record.taken_at, record.utc_offset_minutes, record.taken_precision)
+            if content == record.hash:
+                yield _Former(image_id, slice_id, tuple(before), after, was_in_utc=source is None)

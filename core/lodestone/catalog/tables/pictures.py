@@ -80,6 +80,9 @@ images = Table(
     Column("camera_make", Text),
     Column("camera_model", Text),
     Column("metadata_version", Integer, nullable=False, server_default="0"),
+    Column("taken_precision", String(8)),
+    Column("taken_source", String(16)),
+    Column("taken_zone", String(8)),
     UniqueConstraint("root_id", "uri"),
     # Migration 0007 sets the condition on PostgreSQL too. Named here, it would load that dialect in every process.
     Index("ix_images_unread_metadata", "root_id", "uri", sqlite_where=_UNREAD),

@@ -19,6 +19,7 @@ from lodestone.indexing.tasks import EMBEDDED_SOURCES, RowFailure, SliceRow
 from lodestone.sources.captions import embedded_captions
 from lodestone.sources.reading import Reader
 from lodestone.sources.trouble import Trouble
+from lodestone.sources.uris import name_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,7 +90,7 @@ def decode_picture(
         width=decoded.width,
         height=decoded.height,
         format=decoded.format,
-        metadata=read_metadata(decoded.embedded),
+        metadata=read_metadata(decoded.embedded, name=name_of(row.uri)),
         captions=tuple(dict.fromkeys((*known, *inside))),
     )
     return DecodedPicture(picture, thumbnail)

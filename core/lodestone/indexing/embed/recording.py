@@ -21,6 +21,7 @@ from lodestone.embeddings.slices import read_part
 from lodestone.errors import InvalidRequestError, LodestoneError, WorkerDiedError
 from lodestone.files.area import FileArea
 from lodestone.imaging.failures import FailureReason
+from lodestone.imaging.metadata import read_by
 from lodestone.indexing.tasks import EMBEDDED_SOURCES, META_PART, SliceReceipt
 
 _COLUMNS: Final = PictureOutcome._fields
@@ -68,7 +69,7 @@ def _kept_or_failed(catalog: Catalog, outcome: SliceOutcome, picture: PictureOut
 def _pictures(embeddings: FileArea, meta: Receipt) -> list[PictureOutcome]:
     table = read_part(embeddings, meta, columns=_COLUMNS)
     columns = {name: _values(table, name) for name in _COLUMNS}
-    columns["metadata_version"] = [version or 0 for version in columns["metadata_version"]]
+    columns["metadata_version"] = [read_by(version) for version in columns["metadata_version"]]
     columns["captions"] = [_from_inside(captions) for captions in columns["captions"]]
     return list(map(PictureOutcome, *columns.values()))
 

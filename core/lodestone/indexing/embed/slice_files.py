@@ -168,5 +168,8 @@ def _meta(picture: PreparedPicture) -> dict[str, Any]:
         "camera_make": about.camera_make,
         "camera_model": about.camera_model,
         "metadata_version": METADATA_VERSION,
+        "taken_precision": about.taken_precision,
+        "taken_source": about.taken_source,
+        "taken_zone": about.taken_zone,
         "captions": [{"source": source, "text": text} for source, text in picture.captions],
     }

@@ -1,7 +1,8 @@
 """Reading of metadata that the catalog lacks: pictures that an older version recorded are read again, by their headers alone.
 
-No pixel is decoded and no model is run; slices, collections and `taken_at` stay as they are. Each batch is written to the
-catalog before the next is read, so a killed run goes on where it stopped, and a picture is read once.
+No pixel is decoded and no model is run. Points of pictures whose time changes are written again from their stored vectors.
+Each batch is written to the catalog before the next is read, so a killed run goes on where it stopped, and a picture is read
+once.
 """
 
 from __future__ import annotations
@@ -27,6 +28,7 @@ from lodestone.sources.boundaries import enclosure_of
 from lodestone.sources.locators import FOLDER, locator_of_image
 from lodestone.sources.reading import Reader
 from lodestone.sources.trouble import Trouble
+from lodestone.sources.uris import name_of
 
 _BATCH: Final = 512  # pictures that are read and written at a time
 _LOCAL_THREADS: Final = 4
@@ -132,17 +134,19 @@ _root_id = attrgetter("root.root_id")
 def _with_facts(image: ImageRecord, header: EmbeddedMetadata) -> ImageRecord:
     """Return the row with a header's facts.
 
-    `taken_at` is part of the stores' points and stays; offset and fraction are kept where they belong to this very time. The
-    place stays where the header says nothing about it: a PNG in a bucket may have it behind its pixels.
+    The place stays where the header says nothing about it: a PNG in a bucket may have it behind its pixels.
     """
-    about = read_metadata(header)
-    is_same_time = about.taken_at == image.taken_at
+    about = read_metadata(header, name=name_of(image.uri))
     return replace(
         image,
         latitude=about.latitude if header.gps else image.latitude,
         longitude=about.longitude if header.gps else image.longitude,
-        utc_offset_minutes=about.utc_offset_minutes if is_same_time else None,
-        taken_subsec_ms=about.taken_subsec_ms if is_same_time else None,
+        taken_at=about.taken_at,
+        utc_offset_minutes=about.utc_offset_minutes,
+        taken_subsec_ms=about.taken_subsec_ms,
+        taken_precision=about.taken_precision,
+        taken_source=about.taken_source,
+        taken_zone=about.taken_zone,
         camera_make=about.camera_make,
         camera_model=about.camera_model,
         metadata_version=METADATA_VERSION,

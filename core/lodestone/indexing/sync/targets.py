@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final
 from lodestone.catalog.catalog import Catalog
 from lodestone.catalog.embeddings.slice_parts import LIVING
 from lodestone.catalog.identity import caption_id
+from lodestone.catalog.pictures.taken import taken_fields
 from lodestone.catalog.records import ImageFields, ImageState, SliceRecord
 from lodestone.files.area import FileArea
 from lodestone.indexing.sync.load_groups import CaptionPoints, LoadGroup, PicturePoints, PlannedSlice, PointMaker
@@ -248,7 +249,7 @@ def payloads(images: Sequence[ImageFields]) -> list[dict[str, Any]]:
     """Return the filter fields (`PAYLOAD_FIELDS`) of the pictures, one dictionary each."""
     return [
         {"corpus": image.corpus_id, "root": image.root_id, "folders": list(folders_of(image.uri))}
-        | ({} if image.taken_at is None else {"taken_at": image.taken_at})
+        | taken_fields(image.taken_at, image.utc_offset_minutes, image.taken_precision)
         for image in images
     ]
 

@@ -94,7 +94,7 @@ class EdgeCollection:
             require_space(path.parent, 0)
             shard_path.mkdir(parents=True)
             shard = qe.EdgeShard.create(str(shard_path), engine_config(spec))
-            create_field_indexes(shard, spec)
+            create_field_indexes(shard, spec.fields)
             shard.flush()
             shard.close()
             content_record(shard_path.parent).renew(written=True)
@@ -112,10 +112,16 @@ class EdgeCollection:
         return self._spec
 
     def respecify(self, spec: CollectionSpec) -> None:
-        """Store other graph or quantization parameters for the next build; vectors and fields stay."""
-        kept = replace(spec, fields=self.spec.fields, placement=self.spec.placement)
+        """Store other graph or quantization parameters for the next build, and add new fields; all else stays."""
+        known = dict(self.spec.fields)
+        added = tuple((name, kind) for name, kind in spec.fields if name not in known)
+        kept = replace(spec, fields=(*self.spec.fields, *added), placement=self.spec.placement)
         if kept != self.spec:
             with self._writing:
+                if added:
+                    with self.reading() as shard, engine_errors("indexing fields", self.path, collection=self.name):
+                        create_field_indexes(shard, added)
+                    self._keeper.forget()  # its columns are those of the former fields
                 write_atomically(self.path / SPEC_FILE, dump_spec(kept))
                 self._spec = kept
 

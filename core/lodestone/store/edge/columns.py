@@ -178,12 +178,20 @@ class FilterColumns:
             for condition in conditions:
                 if isinstance(condition, HasId):
                     continue
-                column = self.by_field.get(condition.field)
-                found = None if column is None else column.matching(condition, count)
+                found = self._matching(condition, count)
                 if found is None:
                     return None
                 matched &= found if wanted else ~found
         return matched
+
+    def _matching(self, condition: MatchAny | Between, count: int) -> Mask | None:
+        column = self.by_field.get(condition.field)
+        found = None if column is None else column.matching(condition, count)
+        if found is None or not isinstance(condition, Between) or condition.otherwise is None:
+            return found
+        has_field = self._matching(Between(condition.field), count)
+        instead = self._matching(Between(condition.otherwise, condition.gte, condition.lt), count)
+        return None if has_field is None or instead is None else np.where(has_field, found, instead)
 
 
 def _is_number(value: object, *, whole: bool) -> bool:

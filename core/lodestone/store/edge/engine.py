@@ -125,9 +125,9 @@ def engine_config(spec: CollectionSpec, *, threads: int = 0) -> qe.EdgeConfig:
     )
 
 
-def create_field_indexes(shard: qe.EdgeShard, spec: CollectionSpec) -> None:
-    """Create the indexes of the filter fields in a shard that has no points yet."""
-    for name, kind in spec.fields:
+def create_field_indexes(shard: qe.EdgeShard, fields: Sequence[tuple[str, FieldKind]]) -> None:
+    """Create the indexes of filter fields in a shard. Points without any of the fields cost nothing."""
+    for name, kind in fields:
         shard.update(qe.UpdateOperation.create_field_index(name, _FIELD_TYPES[kind]))
 
 
@@ -202,6 +202,9 @@ def _condition(condition: Condition) -> Any:  # noqa: ANN401 - the engine's cond
             if texts and numbers:
                 return qe.Filter(should=[_matches(field, texts), _matches(field, numbers)])
             return _matches(field, texts or numbers)
+        case Between(field, gte, lt, str(otherwise)):
+            instead = qe.Filter(must=[qe.IsEmptyCondition(field), _condition(Between(otherwise, gte, lt))])
+            return qe.Filter(should=[_condition(Between(field, gte, lt)), instead])
         case Between(field, gte, lt):
             # Without any bound the engine's range matches numbers of every size, which is what "open" means here.
             bounds = qe.RangeFloat(gte=-sys.float_info.max if gte is None and lt is None else gte, lt=lt)

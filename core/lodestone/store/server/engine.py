@@ -303,6 +303,10 @@ def _condition(condition: Condition) -> models.Condition:
             if texts and numbers:
                 return models.Filter(should=[_matches(field, texts), _matches(field, numbers)])
             return _matches(field, texts or numbers)
+        case Between(field, gte, lt, str(otherwise)):
+            empty = models.IsEmptyCondition(is_empty=models.PayloadField(key=field))
+            instead = models.Filter(must=[empty, _condition(Between(otherwise, gte, lt))])
+            return models.Filter(should=[_condition(Between(field, gte, lt)), instead])
         case Between(field, gte, lt):
             bound = -sys.float_info.max if gte is None and lt is None else gte
             return models.FieldCondition(key=field, range=models.Range(gte=bound, lt=lt))

@@ -243,10 +243,27 @@ def test_a_prefix_that_leaves_the_root_is_refused(catalog):
         build_filter(SearchFilters(path_prefix="a/../../etc"), catalog)
 
 
-def test_dates_without_an_offset_are_utc_and_the_end_is_excluded(catalog):
-    filters = SearchFilters.model_validate({"taken_from": "2024-01-01T00:00:00", "taken_to": "2024-01-02T01:00:00+01:00"})
-    start = datetime(2024, 1, 1, tzinfo=UTC).timestamp()
-    assert build_filter(filters, catalog) == Filter((Between("taken_at", gte=start, lt=start + 86_400),))
+def test_dates_without_an_offset_are_local_and_the_end_is_excluded(catalog):
+    filters = SearchFilters.model_validate({"taken_from": "2024-01-01", "taken_to": "2024-01-02T00:00:00"})
+    start = int(datetime(2024, 1, 1, tzinfo=UTC).timestamp())
+    assert build_filter(filters, catalog) == Filter(
+        (Between("taken_at", gte=start, lt=start + 86_400),), (Between("taken_until", gte=start + 86_401),)
+    )
+
+
+def test_dates_with_an_offset_are_absolute(catalog):
+    filters = SearchFilters.model_validate({"taken_from": "2024-01-01T01:00+01:00"})
+    start = int(datetime(2024, 1, 1, tzinfo=UTC).timestamp())
+    assert build_filter(filters, catalog) == Filter((Between("taken_utc", gte=start, otherwise="taken_at"),))
+
+
+def test_each_bound_keeps_its_own_clock(catalog):
+    filters = SearchFilters.model_validate({"taken_from": "2024-01-01", "taken_to": "2024-01-01T00:00Z"})
+    start = int(datetime(2024, 1, 1, tzinfo=UTC).timestamp())
+    assert build_filter(filters, catalog) == Filter(
+        (Between("taken_at", gte=start), Between("taken_utc", lt=start, otherwise="taken_at")),
+        (Between("taken_until", gte=start + 1),),
+    )
 
 
 def test_dates_the_wrong_way_round_are_refused(catalog):

@@ -116,6 +116,8 @@ def test_scores_of_equal_vectors_are_equal_wherever_they_stand_and_whatever_else
         Filter(must=(MatchAny("folders", ("year1", "year2/month0")),), must_not=(MatchAny("root", ("root1",)),)),
         Filter(must=(Between("taken_at", FIRST + 10, FIRST + 900),), must_not=(HasId(tuple(POINTS.ids[:100])),)),
         Filter(must_not=(Between("taken_at"),)),
+        Filter(must=(Between("taken_utc", FIRST + 10, FIRST + 300, otherwise="taken_at"),)),
+        Filter(must_not=(Between("taken_utc", gte=FIRST + 300, otherwise="taken_at"), Between("taken_until", gte=5))),
         Filter(must=(MatchAny("taken_at", (FIRST + 3, FIRST + 7, FIRST + 8, "text")),)),
         Filter(must=(HasId((*POINTS.ids[:40], point_id(10_000))), MatchAny("root", ("root0",)))),
         Filter(must=(HasId((POINTS.ids[3].upper(), POINTS.ids[4])), HasId((POINTS.ids[3],)))),
