@@ -15,9 +15,9 @@ from lodestone.directories.queue import outermost
 from lodestone.sources.exclusion import CONTROL_FILES, Exclusion
 from lodestone.sources.file_kinds import PICTURES, UNFINISHED_ENDINGS, kind_of_file
 from lodestone.sources.folders import discover
+from lodestone.sources.sidecars import SIDECAR_SUFFIXES
 
 BURST: Final = 500  # with more changed paths than this, the whole directory is scanned
-_SIDECAR: Final = ".txt"
 
 
 def concerns(root: Path, path: Path, exclusion: Exclusion | None = None) -> bool:
@@ -62,7 +62,7 @@ def _scope(root: Path, path: Path, exclusion: Exclusion) -> Path | None:
         return path if _has_pictures(path, root, exclusion) else None
     if path.exists() and kind_of_file(path) == PICTURES:
         return path
-    if path.exists() and path.suffix.lower() != _SIDECAR and path.name not in CONTROL_FILES:
+    if path.exists() and path.suffix.lower() not in SIDECAR_SUFFIXES and path.name not in CONTROL_FILES:
         return None
     folder = path.parent
     while folder != root and not _has_pictures(folder, root, exclusion):

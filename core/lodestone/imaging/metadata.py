@@ -15,7 +15,7 @@ from xml.etree.ElementTree import Element
 from PIL import ExifTags
 
 from lodestone.imaging.dates import DateSource, FileDate, Zone, date_in_name, read_date, read_fraction, read_offset
-from lodestone.imaging.descriptions import iptc_date, parse_xmp, xmp_values
+from lodestone.imaging.descriptions import iptc_dates, parse_xmp, xmp_values
 from lodestone.imaging.exif import EmbeddedMetadata
 from lodestone_schemas.dates import Precision
 
@@ -120,7 +120,7 @@ def _dates(embedded: EmbeddedMetadata) -> Iterator[FileDate]:
     yield from _exif_dates(embedded, _ORIGINAL)
     packet = parse_xmp(embedded.xmp)
     yield from _xmp_dates(packet, _XMP_TAKEN)
-    yield from filter(None, (read_date(iptc_date(embedded), DateSource.IPTC),))
+    yield from filter(None, (read_date(text, DateSource.IPTC) for text in iptc_dates(embedded)))
     yield from _exif_dates(embedded, _DIGITIZED)
     yield from _xmp_dates(packet, _XMP_DIGITIZED)
     yield from filter(None, (read_date(_text(embedded.texts.get(_PNG_TIME)), DateSource.TEXT),))

@@ -24,7 +24,8 @@ from lodestone.text_encoders.base import TextEncoder
 
 META_PART: Final = "meta"
 _NAME_CHARACTERS: Final = 64  # most characters of a model's name in a file name
-EMBEDDED_SOURCES: Final = ("xmp", "iptc")  # caption sources inside the picture's own file: read again whenever its pixels are
+# Caption sources inside the picture's own file: read again whenever its pixels are.
+EMBEDDED_SOURCES: Final = ("xmp", "iptc", "exif", "comment", "keywords")
 
 
 class SliceRow(NamedTuple):

@@ -1,7 +1,7 @@
 """Captions of a picture: they are read from sidecar files, from the picture's own metadata and from a table.
 
-There are four sources: text files beside the picture (`photo.txt`, `photo.jpg.txt`), XMP and IPTC descriptions inside it, and a
-table given on the command line. A caption is one line: white space is folded, empty lines are dropped, and length and number
+There are three sources: files beside the picture (sources/sidecars.py), what its own metadata says, and a table given on the
+command line. A caption is one line: white space is folded, empty lines are dropped, and length and number
 are limited.
 """
 
@@ -9,28 +9,27 @@ from __future__ import annotations
 
 import codecs
 import csv
-import errno
 import io
 import logging
-import os
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
 
 from lodestone.errors import InvalidRequestError
-from lodestone.files.beneath import Enclosure, open_file
 from lodestone.files.urls import bare_of
-from lodestone.imaging.descriptions import iptc_descriptions, xmp_descriptions
 from lodestone.imaging.exif import EmbeddedMetadata
+from lodestone.imaging.text_encoding import decode_text
+from lodestone.imaging.written_texts import written_texts
 from lodestone.sources.uris import name_of
 
 _log = logging.getLogger(__name__)
 
 MAX_CAPTION_CHARACTERS = 2_000
 MAX_CAPTIONS = 20  # most captions of one picture
-_MAX_SIDECAR_BYTES = 256 << 10
+MAX_SIDECAR_BYTES = 256 << 10
 
 _HEADER = ["file", "caption"]
 
@@ -41,6 +40,9 @@ class CaptionSource(StrEnum):
     SIDECAR = "sidecar"
     XMP = "xmp"
     IPTC = "iptc"
+    EXIF = "exif"
+    COMMENT = "comment"
+    KEYWORDS = "keywords"
     TABLE = "table"
 
 
@@ -111,73 +113,35 @@ class CaptionTable:
         return sorted(left)
 
 
-def gather_captions(
-    path: str | os.PathLike[str], uri: str, embedded: EmbeddedMetadata, *, table: CaptionTable | None = None
-) -> tuple[Caption, ...]:
-    """Return all captions of one picture: from the table first, then sidecar, XMP and IPTC.
-
-    Each text occurs once; at most `MAX_CAPTIONS` are returned.
-    """
-    candidates = [
-        *(table.for_uri(uri) if table is not None else ()),
-        *read_sidecars(path),
-        *embedded_captions(embedded),
-    ]
-    unique = {caption.text: caption for caption in reversed(candidates)}  # the first source of a text wins
-    return tuple(caption for caption in candidates if unique[caption.text] is caption)[:MAX_CAPTIONS]
-
-
 def embedded_captions(embedded: EmbeddedMetadata) -> tuple[Caption, ...]:
-    """Return the descriptions written inside the picture (see `DecodedImage.embedded`), XMP first."""
-    described = [(text, CaptionSource.XMP) for text in xmp_descriptions(embedded)]
-    described += [(text, CaptionSource.IPTC) for text in iptc_descriptions(embedded)]
-    return tuple(Caption(clean, source) for text, source in described if (clean := _clean(text)))[:MAX_CAPTIONS]
-
-
-def read_sidecars(path: str | os.PathLike[str], within: Enclosure | None = None) -> tuple[Caption, ...]:
-    """Read captions from the text files beside a picture: `photo.jpg.txt`, then `photo.txt`.
-
-    Each non-empty line is a caption. The files must lie in the enclosure, if there is one.
-    """
-    picture = os.fspath(path)
-    names = dict.fromkeys((f"{picture}.txt", f"{os.path.splitext(picture)[0]}.txt"))  # noqa: PTH122 - may hold surrogates
-    lines = [line for name in names for line in _read_lines(name, within)]
-    return tuple(Caption(line, CaptionSource.SIDECAR) for line in dict.fromkeys(lines))[:MAX_CAPTIONS]
-
-
-def _read_lines(name: str, within: Enclosure | None) -> Iterator[str]:
-    try:
-        with open_file(name, within) as file:
-            content = file.read(_MAX_SIDECAR_BYTES)
-    except (FileNotFoundError, IsADirectoryError):
-        return
-    except OSError as error:
-        if error.errno == errno.EINVAL:  # a folder, or a pipe
-            return
-        _log.warning("captions beside a picture cannot be read: %s", error)
-        return
-    yield from caption_lines(content)
+    """Return what people wrote inside the picture (see `DecodedImage.embedded`): XMP first, keywords last."""
+    unique: dict[str, Caption] = {}
+    for text, place in written_texts(embedded):
+        if clean := _clean(text):
+            unique.setdefault(clean, Caption(clean, CaptionSource(place.value)))
+    return tuple(unique.values())[:MAX_CAPTIONS]
 
 
 def caption_lines(content: bytes) -> tuple[str, ...]:
-    """Return the captions in a text file's content; each non-empty line is one."""
-    return cleaned(_decode_sidecar(content[:_MAX_SIDECAR_BYTES]).splitlines())
+    """Return the captions in a text file's content, each non-empty line of it; none where it is no text."""
+    return cleaned((decode_sidecar(content) or "").splitlines())
+
+
+def decode_sidecar(content: bytes) -> str | None:
+    """Return the text of a text file, of which no more than `MAX_SIDECAR_BYTES` count; None where it is no text."""
+    if len(content) >= MAX_SIDECAR_BYTES:
+        content = content[:MAX_SIDECAR_BYTES]
+        with suppress(UnicodeDecodeError):
+            return content.decode("utf-8-sig")
+        for cut in range(1, 4):  # in the middle of a character
+            with suppress(UnicodeDecodeError):
+                return content[:-cut].decode("utf-8-sig")
+    return decode_text(content)
 
 
 def cleaned(texts: Iterable[str]) -> tuple[str, ...]:
     """Turn texts into captions: one line each, of limited length, without duplicates, at most `MAX_CAPTIONS`."""
     return tuple(dict.fromkeys(clean for text in texts if (clean := _clean(text))))[:MAX_CAPTIONS]
-
-
-def _decode_sidecar(content: bytes) -> str:
-    if content.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
-        return content.decode("utf-16", errors="replace")
-    try:
-        return content.decode("utf-8-sig")
-    except UnicodeDecodeError as error:
-        if len(content) == _MAX_SIDECAR_BYTES and error.start > len(content) - 4:  # cut in the middle of a character
-            return content[: error.start].decode("utf-8-sig")
-        return content.decode("latin-1")
 
 
 def _clean(text: str) -> str:

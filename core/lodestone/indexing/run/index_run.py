@@ -10,6 +10,7 @@ from __future__ import annotations
 import logging
 import time
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final
 
@@ -219,9 +220,10 @@ class _Job:
             scopes += [self._with_patterns(scope) for scope in inner_scopes]
             problems += wrong
         finder.update(scopes, meter, self.lifecycle.expect)
-        self._read_missing_metadata(MissingMetadata(catalog, finder.reader, boundaries), scopes, meter)
+        self._read_missing_metadata(MissingMetadata(catalog, finder.reader, recaptioner, boundaries), scopes, meter)
         if table is not None:
             self._apply(table, scopes, recaptioner)
+        self._warn_of_sidecars(recaptioner.sidecars.unreadable)
         self.counts.update(finder.changes.counts)
         self.left_out.update(finder.changes.left_out)
         self.warnings += [
@@ -261,6 +263,13 @@ class _Job:
         missing.fill(scopes, lambda: meter.add(0))
         self.counts.update({"metadata_read": missing.read, "metadata_unreadable": missing.unreadable})
         self.warnings += [f"metadata of some pictures was not read: {error.message}" for error in missing.problems]
+
+    def _warn_of_sidecars(self, unreadable: Sequence[str]) -> None:
+        """Add a warning that lists files beside pictures that are no text."""
+        if unreadable:
+            shown = ", ".join(repr(name) for name in unreadable[:_UNMATCHED_SHOWN])
+            more = f" and {len(unreadable) - _UNMATCHED_SHOWN} more" if len(unreadable) > _UNMATCHED_SHOWN else ""
+            self.warnings.append(f"files beside pictures are no text in any known encoding, and were left out: {shown}{more}")
 
     def _apply(self, table: CaptionTable, scopes: list[ScanScope], recaptioner: Recaptioner) -> None:
         """Set the table's captions, and add a warning about files of the table that were not found."""

@@ -23,8 +23,10 @@ from lodestone.imaging.exif import EmbeddedMetadata
 from lodestone.imaging.failures import FailureReason, image_error
 from lodestone.imaging.headers import BEGINNING_BYTES, is_enough, read_header
 from lodestone.imaging.metadata import METADATA_VERSION, read_metadata
+from lodestone.indexing.scan.caption_changes import Recaptioner
 from lodestone.indexing.scan.scope import ScanScope
 from lodestone.sources.boundaries import enclosure_of
+from lodestone.sources.captions import Caption, embedded_captions
 from lodestone.sources.locators import FOLDER, locator_of_image
 from lodestone.sources.reading import Reader
 from lodestone.sources.trouble import Trouble
@@ -36,6 +38,14 @@ _REMOTE_THREADS: Final = 16
 _MOST_WHOLE_BYTES: Final = 16 << 20  # larger pictures in object stores and archives are not read for their metadata alone
 
 
+@dataclass(frozen=True, slots=True)
+class _Filled:
+    """A picture's row with what its header says, and the captions inside its file."""
+
+    record: ImageRecord
+    captions: tuple[Caption, ...] = ()
+
+
 @dataclass(slots=True)
 class MissingMetadata:
     """Fills the metadata of pictures that were recorded before it was kept.
@@ -43,6 +53,7 @@ class MissingMetadata:
     Attributes:
         catalog: Read and written.
         reader: Reads the pictures.
+        recaptioner: Takes the captions inside the pictures.
         boundaries: What may be opened of the roots.
         read: Number of pictures whose headers were read.
         unreadable: Number of pictures whose headers could not be read: they stay as they are until their files change.
@@ -51,6 +62,7 @@ class MissingMetadata:
 
     catalog: Catalog
     reader: Reader
+    recaptioner: Recaptioner
     boundaries: Boundaries = field(default_factory=Boundaries)
     read: int = 0
     unreadable: int = 0
@@ -82,30 +94,36 @@ class MissingMetadata:
         )
         with ThreadPoolExecutor(_LOCAL_THREADS if root.kind == FOLDER else _REMOTE_THREADS, "read-metadata") as pool:
             while batch := list(islice(unread, _BATCH)):
-                records: list[ImageRecord] = []
+                filled: list[_Filled] = []
                 try:
-                    for record in pool.map(lambda image: self._filled(root, image), batch):
-                        records += [record] if record is not None else []
+                    for one in pool.map(lambda image: self._filled(root, image), batch):
+                        filled += [one] if one is not None else []
                 finally:  # a source may refuse the rest
-                    self._write(records)
+                    self._write(filled)
                 step()
 
-    def _write(self, records: Sequence[ImageRecord]) -> None:
+    def _write(self, filled: Sequence[_Filled]) -> None:
+        records = [one.record for one in filled]
+        # A beginning without captions may belong to a file that has them behind its pixels: what is known of it stays. Facts
+        # come last: after a crash in between, the next run reads the headers again.
+        captions = {one.record.image_id: one.captions for one in filled if one.captions}
+        self.recaptioner.read_again(records, captions)
         self.catalog.set_photo_facts(records)
         read = sum(record.metadata_version > 0 for record in records)
         self.read += read
         self.unreadable += len(records) - read
 
-    def _filled(self, root: Root, image: ImageRecord) -> ImageRecord | None:
-        """Return the picture's row with what its header says; None if it cannot be reached, and the next run tries again."""
+    def _filled(self, root: Root, image: ImageRecord) -> _Filled | None:
+        """Return the picture's row and captions by its header; None if it cannot be reached: the next run tries again."""
         try:
             source = self._beginning(root, image, BEGINNING_BYTES)
         except ImageError as error:
-            return _unreadable(image) if error.details.get("reason") == Trouble.DENIED.value else None
+            return _Filled(_unreadable(image)) if error.details.get("reason") == Trouble.DENIED.value else None
         try:
-            return _with_facts(image, self._header(root, image, source))
+            header = self._header(root, image, source)
         except ImageError:
-            return _unreadable(image)
+            return _Filled(_unreadable(image))
+        return _Filled(_with_facts(image, header), embedded_captions(header))
 
     def _header(self, root: Root, image: ImageRecord, source: bytes | BinaryIO) -> EmbeddedMetadata:
         if not isinstance(source, bytes) or len(source) >= image.size:

@@ -16,9 +16,8 @@ from lodestone.sources.captions import (
     CaptionSource,
     CaptionTable,
     embedded_captions,
-    gather_captions,
-    read_sidecars,
 )
+from lodestone.sources.sidecars import read_sidecars
 
 
 def _texts(captions):
@@ -70,19 +69,6 @@ def test_descriptions_inside_the_picture_carry_their_source():
         Caption("a dog in snow", CaptionSource.XMP),
         Caption("ein Hund", CaptionSource.IPTC),
     )
-
-
-def test_all_sources_are_gathered_and_a_repeated_text_counts_once(tmp_path):
-    (tmp_path / "x.txt").write_text("a dog\nfrom beside\n")
-    table = _table(tmp_path, "file\tcaption\nx.jpg\tfrom the table\n")
-    embedded = EmbeddedMetadata(xmp=xmp_packet(description="a dog"), iptc=iptc_record("from iptc"))
-    captions = gather_captions(tmp_path / "x.jpg", "x.jpg", embedded, table=table)
-    assert [(caption.text, caption.source.value) for caption in captions] == [
-        ("from the table", "table"),
-        ("a dog", "sidecar"),
-        ("from beside", "sidecar"),
-        ("from iptc", "iptc"),
-    ]
 
 
 def test_table_matches_uris_first_then_bare_names(tmp_path):

@@ -17,10 +17,10 @@ from lodestone.files.filesystems import FileSystems
 from lodestone.files.tokens import hash_bytes
 from lodestone.sources import reading, verified
 from lodestone.sources.base import FoundFile, UnreadablePath
-from lodestone.sources.captions import read_sidecars
 from lodestone.sources.containers import ContainerSource
 from lodestone.sources.folders import discover
 from lodestone.sources.reading import Reader
+from lodestone.sources.sidecars import read_sidecars
 from lodestone.sources.verified import VerifiedFile, open_verified
 
 PICTURE = jpeg_bytes((40, 30), seed=1)
