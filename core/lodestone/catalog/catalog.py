@@ -8,9 +8,9 @@ learning.py, and raise:
     OutOfSpaceError  the disk is full; the transaction left nothing behind
 
 Each subject has its module: corpora, images, photo_facts, captions, slices (receipts, loads), compaction, attempts, outcomes,
-deletions (tombstones), runs (failures), artifacts (aliases), tags (their outbox), queries (feedback), trust (topics, events),
-guide_engines, duplicates, swaps (overrides), containers, thumbnails, idempotency (writes with keys), rate_windows,
-api_keys, home_facts, export.
+deletions (tombstones), removal, erasures, free_space, runs (failures), artifacts (aliases), tags (their outbox), queries
+(feedback), trust (topics, events), guide_engines, duplicates, swaps (overrides), containers, thumbnails, idempotency (writes
+with keys), rate_windows, api_keys, home_facts, export.
 
 Example:
     >>> catalog = Catalog.open(home.catalog)  # doctest: +SKIP
@@ -28,10 +28,12 @@ from typing import Self
 from sqlalchemy.engine import Engine
 
 from lodestone.catalog.database.engine import MOST_CONNECTIONS, make_engine, make_reading_engine
+from lodestone.catalog.database.free_space import FreeSpaceRows
 from lodestone.catalog.database.migrate import ensure_head
 from lodestone.catalog.database.unchanged import UnchangedFacts
 from lodestone.catalog.embeddings.attempts import AttemptRows
 from lodestone.catalog.embeddings.compaction import CompactionRows
+from lodestone.catalog.embeddings.erasures import ErasureRows
 from lodestone.catalog.embeddings.outcomes import OutcomeRows
 from lodestone.catalog.export import ExportRows
 from lodestone.catalog.home_facts import HomeRows
@@ -43,6 +45,7 @@ from lodestone.catalog.pictures.deletions import DeletionRows
 from lodestone.catalog.pictures.duplicates import DuplicateRows
 from lodestone.catalog.pictures.images import ImageRows
 from lodestone.catalog.pictures.photo_facts import PhotoFactRows
+from lodestone.catalog.pictures.removal import RemovalRows
 from lodestone.catalog.pictures.thumbnails import ThumbnailRows
 from lodestone.catalog.service.api_keys import KeyRows
 from lodestone.catalog.service.idempotency import IdempotencyRows
@@ -66,6 +69,9 @@ class Catalog(
     AttemptRows,
     OutcomeRows,
     DeletionRows,
+    RemovalRows,
+    ErasureRows,
+    FreeSpaceRows,
     RunRows,
     ArtifactRows,
     TagRows,

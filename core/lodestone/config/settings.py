@@ -85,6 +85,12 @@ class IndexSettings(SettingsSection):
     system_folders: bool = Field(
         False, description="Also index recycle bins, snapshots, and previews that other programs keep."
     )
+    keep_gone_days: float = Field(
+        30.0,
+        ge=0,
+        le=36_500,
+        description="Days that a picture whose file is gone is kept, unseen, in case the file comes back; then it is removed.",
+    )
 
     @model_validator(mode="after")
     def _decoded_in_one_place(self) -> Self:

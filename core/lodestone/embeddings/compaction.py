@@ -179,7 +179,7 @@ class Compactor:
         if images:
             of_old = {old: self.catalog.receipts(old) for old in pictures}
             for part in sorted(group[0].parts):
-                tables = [_rows_of(read_part(self.area, of_old[old][part]), pictures[old]) for old in pictures if pictures[old]]
+                tables = [rows_of(read_part(self.area, of_old[old][part]), pictures[old]) for old in pictures if pictures[old]]
                 written = write_part(self.area, corpus_id, name, part, _joined(tables))
                 receipts.append(Receipt(slice_id, part, written.path, written.rows, written.size, written.checksum, 0.0))
             self._join_packs(PackName(corpus_id, name), group, pictures)
@@ -230,7 +230,7 @@ class Compactor:
             self._counts["bytes_freed"] += size or 0
 
 
-def _rows_of(table: pa.Table, images: Sequence[ImageRecord]) -> pa.Table:
+def rows_of(table: pa.Table, images: Sequence[ImageRecord]) -> pa.Table:
     """Return the rows of these pictures.
 
     Rows of the `meta` part get the picture's present uri, size and time, and what its header said since: the file may be older

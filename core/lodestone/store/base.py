@@ -234,6 +234,17 @@ class VectorStore(ABC):
     def build(self, name: str) -> None:
         """Build or refresh the HNSW graph over all points. Readers and writers continue meanwhile, and no write is lost."""
 
+    def erase(self, name: str, *, now: bool = True) -> int:  # noqa: ARG002 - for stores that keep files of their own
+        """Remove the bytes of deleted points from the collection's files, and return about how many bytes still hold some.
+
+        Readers and writers continue meanwhile. A server erases them by itself, when it next rewrites their segment.
+
+        Args:
+            name: The collection.
+            now: False to leave a large collection with a graph as it is for some days, because its graph is made anew.
+        """
+        return 0
+
     @abstractmethod
     def search(self, name: str, queries: Sequence[VectorQuery]) -> list[Neighbours]:
         """Answer several queries in one call, in their order."""

@@ -122,6 +122,7 @@ def use_write_ahead_log(engine: Engine) -> None:
 def _prepare_sqlite(raw: Any, _record: Any) -> None:  # noqa: ANN401 (a DBAPI connection)
     raw.isolation_level = None  # sqlite3 would begin transactions on its own, and late; `_begin_sqlite` does
     raw.execute("PRAGMA foreign_keys=ON")
+    raw.execute("PRAGMA secure_delete=ON")  # what is deleted or moved leaves no bytes behind in the file
     raw.execute(f"PRAGMA busy_timeout={_BUSY_SECONDS * 1000}")
 
 

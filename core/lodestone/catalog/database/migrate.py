@@ -26,6 +26,7 @@ REVISIONS: tuple[str, ...] = (
     "0007",
     "0008",
     "0009",
+    "0010",
     "0011",
     "0013",
 )  # oldest first; the last is the schema of tables.py

@@ -83,15 +83,22 @@ class CompactionRows(SliceRows):
             return [PartUsage(part, int(files), int(rows), int(size)) for part, files, rows, size in rows_by_part]
 
     def replace_slices(
-        self, new: SliceRecord, image_ids: Sequence[str], receipts: Sequence[Receipt], *, old: Sequence[str]
+        self,
+        new: SliceRecord,
+        image_ids: Sequence[str],
+        receipts: Sequence[Receipt],
+        *,
+        old: Sequence[str],
+        states: Sequence[ImageState] = _KEPT,
     ) -> None:
         """Move the pictures of some slices into a new slice that is embedded already; it inherits their loads.
 
         Args:
             new: The new slice.
-            image_ids: Its rows: all active and failed pictures of the old slices.
+            image_ids: Its rows: all pictures of the old slices in one of `states`.
             receipts: Receipts of the new slice's parts.
-            old: Ids of the slices that it replaces. Their gone pictures lose their rows: one that comes back is embedded again.
+            old: Ids of the slices that it replaces. Their other pictures lose their rows; any that comes back is embedded.
+            states: States of the pictures that keep their rows; all but pending and gone ones, at least.
 
         Raises:
             CatalogError: A picture changed meanwhile; nothing was changed.
@@ -102,7 +109,7 @@ class CompactionRows(SliceRows):
             connection.execute(insert(tables.slices), [asdict(new)])
             moved = 0
             for chunk in chunks(image_ids):
-                of_old = (images.c.image_id.in_(chunk), images.c.slice_id.in_(old), images.c.state.in_(_KEPT))
+                of_old = (images.c.image_id.in_(chunk), images.c.slice_id.in_(old), images.c.state.in_(states))
                 moved += connection.execute(update(images).where(*of_old).values(slice_id=new.slice_id)).rowcount
             remaining = connection.execute(
                 select(func.count()).select_from(images).where(images.c.slice_id.in_(old), images.c.state != ImageState.GONE)

@@ -13,14 +13,13 @@ from sqlalchemy import Connection, delete, exists, insert, select, update
 from lodestone.catalog import tables
 from lodestone.catalog.database.engine import CatalogBase
 from lodestone.catalog.database.sql import chunks, insert_ignoring
-from lodestone.catalog.pictures.deletions import mark_deleted
+from lodestone.catalog.pictures.removal import AT_ONCE, delete_images
 from lodestone.catalog.records import Corpus, Root
 from lodestone.catalog.service.api_keys import rename_in_keys
-from lodestone.catalog.use.tags import queue_described, queue_described_among
+from lodestone.catalog.use.tags import queue_described_among
 from lodestone.errors import InvalidRequestError, NotFoundError, UnknownNameError
 
 _NAME_CHARS = 200
-_REMOVED_AT_ONCE = 10_000  # images per transaction, so that other writers are not blocked for long
 
 
 class CorpusRows(CatalogBase):
@@ -109,9 +108,7 @@ class CorpusRows(CatalogBase):
     def remove_corpus(self, corpus_id: str) -> None:
         """Delete the corpus and everything that belongs to it, in short transactions; run it again if it was interrupted."""
         images = tables.images
-        batch = (
-            select(images.c.image_id).where(images.c.corpus_id == corpus_id).order_by(images.c.image_id).limit(_REMOVED_AT_ONCE)
-        )
+        batch = select(images.c.image_id).where(images.c.corpus_id == corpus_id).order_by(images.c.image_id).limit(AT_ONCE)
 
         def remove_batch(connection: Connection) -> int:
             queue_described_among(connection, batch)
@@ -234,18 +231,15 @@ class CorpusRows(CatalogBase):
     def remove_root(self, root_id: str) -> int:
         """Delete a root and its pictures, in short transactions, and return how many it had; repeat it after an interruption.
 
-        Pictures that were ever embedded leave tombstones, so that every collection deletes them when it is next synced. An
-        unknown root is a no-op.
+        Pictures that were ever embedded leave tombstones, so that every collection deletes them when it is next synced, and
+        their slices are listed for erasure. An unknown root is a no-op.
         """
         images = tables.images
-        batch = select(images.c.image_id).where(images.c.root_id == root_id).order_by(images.c.image_id).limit(_REMOVED_AT_ONCE)
+        batch = select(images.c.image_id).where(images.c.root_id == root_id).order_by(images.c.image_id).limit(AT_ONCE)
 
         def remove_batch(connection: Connection) -> int:
             ids = list(connection.execute(batch).scalars())
-            mark_deleted(connection, ids)
-            queue_described(connection, ids)
-            for chunk in chunks(ids):
-                connection.execute(delete(images).where(images.c.image_id.in_(chunk)))
+            delete_images(connection, ids)
             return len(ids)
 
         removed = 0

@@ -19,6 +19,7 @@ from sqlalchemy import ColumnElement, Connection, Row, Update, bindparam, delete
 from lodestone.catalog import tables
 from lodestone.catalog.database.engine import CatalogBase
 from lodestone.catalog.database.sql import chunks, insert_rows
+from lodestone.catalog.embeddings.erasures import mark_erased
 from lodestone.catalog.identity import mint_image_id
 from lodestone.catalog.pictures.deletions import lift, mark_deleted
 from lodestone.catalog.records import ImageRecord, ImageState, WaitingPicture
@@ -239,7 +240,7 @@ class ImageRows(CatalogBase):
         altered = list(edited)
 
         def change(connection: Connection) -> None:
-            _mark_gone(connection, gone)
+            mark_images_gone(connection, gone)
             for chunk in chunks(altered):
                 connection.execute(delete(tables.duplicates).where(tables.duplicates.c.image_id.in_(chunk)))
             if not records:
@@ -263,7 +264,7 @@ class ImageRows(CatalogBase):
     def mark_gone(self, image_ids: Sequence[str]) -> None:
         """Mark pictures as gone; unknown ids are ignored."""
         if image_ids:
-            self._write(lambda connection: _mark_gone(connection, image_ids))
+            self._write(lambda connection: mark_images_gone(connection, image_ids))
 
     def _known(self, image_ids: Iterable[str]) -> set[str]:
         known: set[str] = set()
@@ -348,7 +349,8 @@ def _states(connection: Connection, image_ids: Iterable[str]) -> dict[str, _Form
     return states
 
 
-def _mark_gone(connection: Connection, image_ids: Sequence[str]) -> None:
+def mark_images_gone(connection: Connection, image_ids: Sequence[str]) -> None:
+    """Mark pictures as gone in a transaction; unknown ids, and those that are gone already, are ignored."""
     for chunk in chunks(image_ids):
         gone = [i for i, former in _states(connection, chunk).items() if former.state is not ImageState.GONE]
         connection.execute(update(tables.images).where(tables.images.c.image_id.in_(gone)).values(state=ImageState.GONE.value))
@@ -368,5 +370,7 @@ def _free_uris(connection: Connection, moved: Sequence[ImageRecord]) -> None:
     for root_id, uris in by_root.items():
         for chunk in chunks(uris):
             in_the_way = (images.c.root_id == root_id, images.c.uri.in_(chunk), images.c.state == ImageState.GONE)
-            queue_described(connection, connection.execute(select(images.c.image_id).where(*in_the_way)).scalars())
+            replaced = list(connection.execute(select(images.c.image_id).where(*in_the_way)).scalars())
+            mark_erased(connection, replaced)
+            queue_described(connection, replaced)
             connection.execute(delete(images).where(*in_the_way))

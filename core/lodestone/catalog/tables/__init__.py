@@ -5,7 +5,7 @@ point (case-sensitive; NFC and NFD differ). Deleting a corpus deletes everything
 """
 
 from lodestone.catalog.tables.base import UtcDateTime, metadata
-from lodestone.catalog.tables.embeddings import deletions, loads, receipts, slice_members, slices, tombstones
+from lodestone.catalog.tables.embeddings import deletions, erasures, loads, receipts, slice_members, slices, tombstones
 from lodestone.catalog.tables.learning import feedback, queries, trust_events, trust_topics
 from lodestone.catalog.tables.models import aliases, artifacts, engine_states, model_swaps, space_overrides
 from lodestone.catalog.tables.pictures import captions, containers, corpora, duplicates, images, roots, tag_outbox, tags
@@ -23,6 +23,7 @@ __all__ = [
     "deletions",
     "duplicates",
     "engine_states",
+    "erasures",
     "failures",
     "feedback",
     "home_facts",

@@ -51,6 +51,13 @@ loads = Table(
     Column("loaded_at", UtcDateTime, nullable=False),
 )
 
+# Slices whose files hold rows of removed pictures. A row goes with its slice, when the files are deleted.
+erasures = Table(
+    "erasures",
+    metadata,
+    Column("slice_id", ID, parent("slices.slice_id"), primary_key=True),
+)
+
 # A tombstone outlives its image's row (a picture moved onto a gone one's path replaces it), so it has no key into images.
 tombstones = Table(
     "tombstones",

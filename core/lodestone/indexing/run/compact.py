@@ -8,6 +8,7 @@ from lodestone.indexing.embed.slicing import slice_rows
 from lodestone.indexing.heartbeat import Heartbeat
 from lodestone.indexing.locking import corpus_lock
 from lodestone.indexing.progress import Progress, ProgressEvent, RunStage, silent
+from lodestone.indexing.run.removal import remove_gone
 from lodestone.indexing.sync.collections import SyncResources
 
 
@@ -41,10 +42,12 @@ def compact_corpus(
         run = catalog.start_run(KIND, corpus.corpus_id)
         try:
             with Heartbeat(catalog, run.run_id):
+                remove_gone(resources, corpus, own_run=run.run_id)
                 report = compactor.run(corpus.corpus_id)
         except BaseException as error:
             catalog.finish_run(run.run_id, RunState.FAILED, f"{type(error).__name__}: {error}")
             raise
         catalog.update_run(run.run_id, stage="done", counts={"replaced": report.replaced, "written": report.written})
         catalog.finish_run(run.run_id, RunState.DONE)
+        catalog.erase_free_space()
     return report

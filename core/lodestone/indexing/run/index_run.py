@@ -28,6 +28,7 @@ from lodestone.indexing.locking import corpus_lock
 from lodestone.indexing.progress import Meter, Progress, ProgressEvent, RunStage, silent
 from lodestone.indexing.run.executor_lifecycle import ExecutorLifecycle, IndexResources
 from lodestone.indexing.run.history import Everything, RunRequestRecord, recall
+from lodestone.indexing.run.removal import remove_gone
 from lodestone.indexing.run.report import IndexReport, IndexRequest
 from lodestone.indexing.run.unfinished import idle_report, nothing_left
 from lodestone.indexing.scan import mounts
@@ -128,6 +129,7 @@ def index_paths(
                     job.counts.update(damaged=forget_damaged(catalog, resources.embeddings, corpus.corpus_id))
                     problems += job.discover(candidates, table)
                 job.embed(planned=left.planned)
+                job.remove_gone()
                 synced = job.synchronise()
                 job.discard()
                 job.complain()
@@ -332,6 +334,18 @@ class _Job:
                     f"(index.batch_size = {most} saves the attempts)"
                 )
             self.embed_seconds = time.perf_counter() - started
+
+    def remove_gone(self) -> None:
+        """Remove pictures whose files are gone for longer than they are kept, and finish what earlier removals left."""
+        report = remove_gone(self.resources, self.corpus, own_run=self.run.run_id)
+        if report is not None:
+            self.counts["removed"] += report.images
+            if report.erasure.waiting:
+                size = report.erasure.waiting_bytes / (1 << 20)
+                self.warnings.append(
+                    f"{size:,.1f} MB that hold removed pictures remain until the other runs end (`lodestone status` counts "
+                    "them; the next index run deletes them)"
+                )
 
     def _between_waves(self) -> None:
         self._stage(RunStage.EMBED)

@@ -8,11 +8,16 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from lodestone.catalog.database.sql import chunks
+from lodestone.catalog.pictures.removal import Mentions
 from lodestone.embeddings.slices import remove_corpus_files
 from lodestone.indexing.locking import corpus_lock
 from lodestone.indexing.sync.collections import SyncResources
 from lodestone.indexing.sync.thumbnail_cleanup import sweep_thumbnails
+from lodestone.query_log.redact import without_pictures
 from lodestone.store.base import Filter, MatchAny
+
+_BATCH = 100_000  # pictures whose ids and names are in memory at a time
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,9 +49,17 @@ def remove_corpus(resources: SyncResources, name: str) -> RemovalReport:
         of_corpus = Filter(must=(MatchAny("corpus", (corpus.corpus_id,)),))
         for collection in resources.store.collections():
             resources.store.delete_matching(collection, of_corpus)
+            resources.store.erase(collection, now=False)
+        for root in catalog.roots(corpus.corpus_id):
+            also = Mentions(frozenset({root.root_id}), frozenset({root.path}))
+            for batch in chunks(catalog.images_of_root(root.root_id), _BATCH):
+                mentions = Mentions(also.ids | {image.image_id for image in batch}, also.names | {image.uri for image in batch})
+                catalog.forget_mentions(mentions, redact=without_pictures)
+            catalog.forget_mentions(also, redact=without_pictures)
         # All stored ones are checked, because the catalog forgets which contents its pictures had before they changed.
         removed = sweep_thumbnails(catalog, resources.thumbnails, except_corpus=corpus.corpus_id)
         resources.thumbnails.packs.remove_corpus(corpus.corpus_id)
         remove_corpus_files(resources.embeddings, corpus.corpus_id)
         catalog.remove_corpus(corpus.corpus_id)
+        catalog.erase_free_space()
     return RemovalReport(corpus=name, images=images, thumbnails=removed)

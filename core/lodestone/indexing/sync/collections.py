@@ -189,8 +189,17 @@ def _sync(resources: SyncResources, how: _Loading, *, build: bool) -> SyncReport
         _drop_dangling(resources.store)
     tags_damage = mend(resources.catalog, resources.store)
     deliver(resources.catalog, resources.store)
+    _forget_removed(resources, targets)
     resources.store.settle()
     return SyncReport(tuple(reports), tuple(dropped), time.perf_counter() - started, tags_damage)
+
+
+def _forget_removed(resources: SyncResources, targets: Iterable[Target]) -> None:
+    """Erase what is left of removed pictures once every collection has deleted their points."""
+    if COLLECTION in resources.store.collections():
+        resources.store.erase(COLLECTION, now=False)
+    if resources.catalog.forget_tombstones([target.collection for target in targets]):
+        resources.catalog.erase_free_space()
 
 
 def _chosen(catalog: Catalog) -> tuple[object, ...]:
@@ -263,6 +272,7 @@ def _fill(resources: SyncResources, target: Target, aliases: dict[str, str], how
     if problem is not None:
         raise problem
     built = build and _build_if_large(store, target, settings, how.progress)
+    store.erase(target.collection, now=False)
     return CollectionReport(
         alias=target.alias,
         collection=target.collection,

@@ -83,6 +83,7 @@ class Upkeep:
         return [(root, names[root.corpus_id]) for root in roots if root.corpus_id in names]
 
     def _repair(self) -> None:
+        from lodestone.indexing.run.removal import finish_removals
         from lodestone.indexing.sync.repair import examine_home, forget_damaged
 
         try:
@@ -92,6 +93,7 @@ class Upkeep:
             for finding in found.findings:
                 _log.warning("does not fit", part=finding.part, finding=finding.what, remedy=finding.remedy)
             forget_damaged(self._runtime, found)
+            finish_removals(self._runtime)
             if found.needs("sync"):
                 self._synchronise(silent)
             for order in repair_orders(self._runtime.catalog, found):

@@ -2,6 +2,7 @@
 
     <collection>/spec.json          the `CollectionSpec`
     <collection>/CURRENT            name of the current generation, replaced atomically
+    <collection>/deleted.json       number of deleted points whose bytes the engine's files hold (see deleted_points.py)
     <collection>/gen-<hex>/shard/   the engine's files
     <collection>/gen-<hex>/built.json   graph parameters of the last finished build, if any
     <collection>/gen-<hex>/upserts.bin  number of points upserted since that build (see generation.py)
@@ -9,7 +10,8 @@
     <collection>/gen-<hex>/matrix.bin   the vectors once more, as a matrix to multiply with (see matrix_file.py)
 
 A build copies the current generation, lets a child process build the graph in the copy, replays the writes made meanwhile and
-moves CURRENT. A crash at any point leaves CURRENT unchanged; the next opening removes generations that it does not name.
+moves CURRENT. An erasure does the same with a new collection of the points that are there. A crash at any point leaves CURRENT
+unchanged; the next opening removes generations that it does not name.
 """
 
 from __future__ import annotations
@@ -29,6 +31,7 @@ import qdrant_edge as qe
 from lodestone.durable_files import sync_folder, sync_tree, write_atomically
 from lodestone.errors import OutOfSpaceError, StoreError, UnknownNameError
 from lodestone.store.base import PointBatch, SparseBatch
+from lodestone.store.edge.deleted_points import add_deleted, copy_points, point_bytes, read_deleted, subtract_deleted
 from lodestone.store.edge.engine import (
     create_field_indexes,
     damaged,
@@ -169,8 +172,21 @@ class EdgeCollection:
         self._write(points.ids, sparse_upsert_operation(points), needed=3 * (8 * terms + len(str(points.payloads))))
 
     def delete(self, ids: Sequence[str]) -> None:
-        """Remove points by id, durably."""
-        self._write(ids, delete_operation(ids), needed=0, then=lambda: self._keeper.remove(ids))
+        """Remove points by id, durably. Their bytes stay in the engine's files until `erase`."""
+        with self._writing:
+            known = self._known(ids)
+            if known:
+                add_deleted(self.path, known, known * point_bytes(self.spec))
+            self._write(ids, delete_operation(ids), needed=0, then=lambda: self._keeper.remove(ids))
+
+    def deleted_bytes(self) -> int:
+        """Return about how many bytes of the engine's files hold deleted points."""
+        return read_deleted(self.path).bytes
+
+    def may_wait(self) -> bool:
+        """Return whether deleted points may wait for an erasure: where a large graph would be made anew for them, some days."""
+        deleted = read_deleted(self.path)
+        return not deleted.points or (self.has_graph() and deleted.may_wait(self.counts()[0] * self.spec.dim))
 
     @contextmanager
     def writing(self) -> Iterator[None]:
@@ -212,27 +228,50 @@ class EdgeCollection:
             OutOfSpaceError: The disk has no room for a second copy.
         """
         with self._build_turn:
-            if self.spec.sparse or self._is_built():
+            if not self.spec.sparse and not self._is_built():
+                self._renew(self._copy_to, run_child)
+
+    def erase(self, run_child: BuildChild) -> None:
+        """Put a new generation of the points that are there into the place of one that holds deleted points.
+
+        Args:
+            run_child: Builds the graph, where there was one, as `build` does.
+
+        Raises:
+            CollectionDamagedError: The files are damaged.
+            StoreError: It failed; the current generation is unchanged.
+            OutOfSpaceError: The disk has no room for a second copy.
+        """
+        with self._build_turn:
+            deleted = read_deleted(self.path)
+            if not deleted.points:
                 return
-            self.building = True
-            draft = self.path / f"{GENERATION_PREFIX}{uuid.uuid4().hex[:12]}"
-            try:
-                spec = self._copy_to(draft)
+            self._renew(self._copy_points_to, run_child if self.has_graph() else None)
+            with self._writing:
+                subtract_deleted(self.path, deleted)
+
+    def _renew(self, copy: Callable[[Path], CollectionSpec], run_child: BuildChild | None) -> None:
+        """Copy the current generation, build the graph in the copy if asked, and put the copy into its place."""
+        self.building = True
+        draft = self.path / f"{GENERATION_PREFIX}{uuid.uuid4().hex[:12]}"
+        try:
+            spec = copy(draft)
+            if run_child is not None:
                 run_child(draft / SHARD_DIR, spec, self._stop_build)
                 record_build(draft, spec)
-                sync_tree(draft)  # the engine syncs what it writes, and not the files that were copied
-                self._switch_to(draft)
-            except OSError as error:
-                if is_out_of_space(error):
-                    raise out_of_space(self.path) from error
-                raise StoreError(
-                    f"building {self.name!r} failed: {error}", hint="the collection is unchanged; build it again"
-                ) from error
-            finally:
-                self._journal = None
-                self.building = False
-                if (self.path / CURRENT_FILE).exists() and self._current_name() != draft.name:
-                    discard(draft)
+            sync_tree(draft)  # the engine syncs what it writes, and not the files that were copied
+            self._switch_to(draft)
+        except OSError as error:
+            if is_out_of_space(error):
+                raise out_of_space(self.path) from error
+            raise StoreError(
+                f"building {self.name!r} failed: {error}", hint="the collection is unchanged; build it again"
+            ) from error
+        finally:
+            self._journal = None
+            self.building = False
+            if (self.path / CURRENT_FILE).exists() and self._current_name() != draft.name:
+                discard(draft)
 
     def close(self, *, delete: bool = False) -> None:
         """Stop a running build, flush, and close the shard once it has no readers. Idempotent."""
@@ -335,6 +374,23 @@ class EdgeCollection:
             self._journal = set()
             return self.spec
 
+    def _copy_points_to(self, draft: Path) -> CollectionSpec:
+        """Write the points that are there into a new shard. Writers wait; readers do not."""
+        with self._writing, self.reading() as shard:
+            if self._stop_build.is_set():
+                raise StoreError(f"erasing from {self.name!r} was stopped", hint="the store is closing")
+            require_space(self.path, 3 * int(shard.info().points_count) * point_bytes(self.spec))
+            with engine_errors("copying points", self.path, collection=self.name):
+                copy_points(shard, draft / SHARD_DIR, self.spec)
+            self._journal = set()
+            return self.spec
+
+    def _known(self, ids: Sequence[str]) -> int:
+        """Return how many of the points there are."""
+        asked: list[Any] = list(ids)
+        with self.reading() as shard, engine_errors("looking for points", self.path, collection=self.name):
+            return len(shard.retrieve(asked, False, False))
+
     def _switch_to(self, draft: Path) -> None:
         built = Generation(draft, made_here=True)
         try:
@@ -364,10 +420,14 @@ class EdgeCollection:
             batch = ids[start : start + CALL_POINTS]
             # One step under the lock: a write between reading the old point and writing it to the target would be lost.
             with self._writing, self.reading() as shard, engine_errors("bringing over writes", self.path):
-                existing = as_batch(shard.retrieve(batch, True, True), dim=self.spec.dim)
-                deleted = set(batch).difference(existing.ids)
-                target.count_upserts(len(existing))
-                if len(existing):
-                    target.shard.update(upsert_operation(existing))
+                records = shard.retrieve(batch, True, True)
+                deleted = set(batch).difference(str(record.id) for record in records)
+                target.count_upserts(len(records))
+                if records:
+                    if self.spec.sparse:
+                        points = [qe.Point(record.id, record.vector, record.payload or {}) for record in records]
+                        target.shard.update(qe.UpdateOperation.upsert_points(points))
+                    else:
+                        target.shard.update(upsert_operation(as_batch(records, dim=self.spec.dim)))
                 if deleted:
                     target.shard.update(delete_operation(sorted(deleted)))

@@ -206,6 +206,15 @@ class EdgeStore(VectorStore):
         self._require_writable()
         self._collection(name).build(lambda shard, spec, stop: run_build_child(shard, spec, stop, threads=self._build_threads))
 
+    def erase(self, name: str, *, now: bool = True) -> int:
+        """Write the files of a collection anew if they hold deleted points; return how many bytes of those remain."""
+        self._require_writable()
+        collection = self._collection(name)
+        if not now and collection.may_wait():
+            return collection.deleted_bytes()
+        collection.erase(lambda shard, spec, stop: run_build_child(shard, spec, stop, threads=self._build_threads))
+        return collection.deleted_bytes()
+
     def search(self, name: str, queries: Sequence[VectorQuery]) -> list[Neighbours]:
         """Answer several queries in one call, in their order: by the matrix where there is one, else by the engine."""
         collection = self._collection(name, sparse=False)
