@@ -1,4 +1,4 @@
-"""Removal of a directory: queries leave it out at once; then points, slices, thumbnails, mentions and rows are deleted.
+"""Removal of a directory: queries leave it out at once; then all that is kept of its pictures goes, and its own row last.
 
 The catalog's row of the directory is deleted last: if the command is killed at any point, running it again finishes the work.
 The user's files are never touched. A directory that is added again is embedded again.

@@ -210,24 +210,29 @@ class Compactor:
                 self._delete(path)
 
     def _sweep(self, corpus_id: str) -> None:
-        """Delete files that no receipt names and that no slice may adopt later.
-
-        A killed compaction leaves such files, and so do slices that were just dropped.
-        """
-        for batch in chunks(self.area.files(corpus_id), _SWEEP_BATCH):
-            names = {stored.path: stored.path.rpartition("/")[2].partition(".")[0] for stored in batch}
-            known, planned = self.catalog.known_files(corpus_id, list(names), list(set(names.values())))
-            for stored in batch:
-                if stored.path.endswith(f"/{FILE}"):
-                    continue  # the record of the corpus
-                if stored.path not in known and names[stored.path] not in planned:
-                    self._delete(stored.path)
+        for path in unneeded_files(self.catalog, self.area, corpus_id):
+            self._delete(path)
 
     def _delete(self, path: str) -> None:
         size = self.area.size(path)
         if self.area.delete(path):
             self._counts["files_deleted"] += 1
             self._counts["bytes_freed"] += size or 0
+
+
+def unneeded_files(catalog: Catalog, area: FileArea, corpus_id: str) -> Iterator[str]:
+    """Yield the paths of files that no receipt names and that no slice may adopt later.
+
+    A killed compaction leaves such files, so do slices that were just dropped, and captions that were replaced.
+    """
+    for batch in chunks(area.files(corpus_id), _SWEEP_BATCH):
+        names = {stored.path: stored.path.rpartition("/")[2].partition(".")[0] for stored in batch}
+        known, planned = catalog.known_files(corpus_id, list(names), list(set(names.values())))
+        for stored in batch:
+            if stored.path.endswith(f"/{FILE}"):
+                continue  # the record of the corpus
+            if stored.path not in known and names[stored.path] not in planned:
+                yield stored.path
 
 
 def rows_of(table: pa.Table, images: Sequence[ImageRecord]) -> pa.Table:

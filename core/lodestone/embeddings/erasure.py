@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Final
 from uuid import uuid4
 
 from lodestone.catalog.records import ImageRecord, ImageState, Receipt, RunState, SliceRecord
-from lodestone.embeddings.compaction import rows_of
+from lodestone.embeddings.compaction import rows_of, unneeded_files
 from lodestone.embeddings.slices import fingerprint, read_part, write_part
 from lodestone.errors import EmbeddingsDamagedError
 from lodestone.imaging.thumbnail_packs import PackName
@@ -86,6 +86,9 @@ class Eraser:
             self._delete_files(record)
             self.catalog.drop_slice(record.slice_id)
             self._counts["slices"] += 1
+        if self._counts["slices"]:  # captions that were replaced lie in files of their own
+            for path in list(unneeded_files(self.catalog, self.area, corpus_id)):
+                self.area.delete(path)
         return ErasureReport(**self._counts)
 
     def _is_superseded(self, record: SliceRecord) -> bool:
@@ -135,6 +138,8 @@ class Eraser:
     def _delete_files(self, record: SliceRecord) -> None:
         """Delete all files of a slice, those of killed writers that have no receipt included."""
         self.packs.remove(PackName(record.corpus_id, record.fingerprint))
+        for receipt in self.catalog.receipts(record.slice_id).values():
+            self.area.delete(receipt.path)
         folder = f"{record.corpus_id}/{record.fingerprint[:2]}"
         for stored in list(self.area.files(folder)):
             if stored.path.startswith(f"{folder}/{record.fingerprint}."):

@@ -174,10 +174,10 @@ class EdgeCollection:
     def delete(self, ids: Sequence[str]) -> None:
         """Remove points by id, durably. Their bytes stay in the engine's files until `erase`."""
         with self._writing:
-            known = self._known(ids)
+            known = self._known(ids)  # the engine's log would hold the ids of others too
             if known:
-                add_deleted(self.path, known, known * point_bytes(self.spec))
-            self._write(ids, delete_operation(ids), needed=0, then=lambda: self._keeper.remove(ids))
+                add_deleted(self.path, len(known), len(known) * point_bytes(self.spec))
+                self._write(known, delete_operation(known), needed=0, then=lambda: self._keeper.remove(known))
 
     def deleted_bytes(self) -> int:
         """Return about how many bytes of the engine's files hold deleted points."""
@@ -385,11 +385,11 @@ class EdgeCollection:
             self._journal = set()
             return self.spec
 
-    def _known(self, ids: Sequence[str]) -> int:
-        """Return how many of the points there are."""
+    def _known(self, ids: Sequence[str]) -> list[str]:
+        """Return the ids of those points that are there."""
         asked: list[Any] = list(ids)
         with self.reading() as shard, engine_errors("looking for points", self.path, collection=self.name):
-            return len(shard.retrieve(asked, False, False))
+            return [str(record.id) for record in shard.retrieve(asked, False, False)]
 
     def _switch_to(self, draft: Path) -> None:
         built = Generation(draft, made_here=True)

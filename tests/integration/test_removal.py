@@ -1,0 +1,208 @@
+"""Does a removal leave anything of the removed pictures in the home, and everything of the others?"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from PIL import Image
+from tests.support.home import image_ids, open_runtime, vectors_of
+from tests.support.home_bytes import finds, needles
+from tests.support.pictures import photo, write_photo
+
+from lodestone.catalog.records import ImageState, TagRecord
+from lodestone.directories.naming import find_directory
+from lodestone.directories.remove import remove_directory
+from lodestone.home.runtime import Runtime
+from lodestone.indexing.run.index_run import index_paths
+from lodestone.indexing.run.removal import remove_pictures
+from lodestone.indexing.run.remove import remove_corpus
+from lodestone.indexing.run.report import IndexRequest
+from lodestone.indexing.sync.collections import sync
+from lodestone_schemas.api import SearchRequest
+
+LATITUDE, LONGITUDE = 61.234375, 7.62890625  # exact in every kind of float
+SECRET = "quokkaville"
+_GPS, _DMS = 0x8825, 3600
+
+
+def write_secret(path: Path, *, seed: int, number: int) -> None:
+    """A photo with a place, a description, a caption beside it, and a name, all of which say `SECRET` or where it was."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    exif = Image.Exif()
+    gps = exif.get_ifd(_GPS)
+    for ref, key, letter, degrees in ((1, 2, "N", LATITUDE), (3, 4, "E", LONGITUDE)):
+        gps[ref], gps[key] = letter, (degrees, 0.0, 0.0)
+    exif[0x010F] = f"{SECRET}cam"
+    exif[_GPS] = gps
+    xmp = (
+        '<x:xmpmeta xmlns:x="adobe:ns:meta/"><rdf:RDF xmlns:rdf="http://www.w3.org/1999/02/22-rdf-syntax-ns#">'
+        '<rdf:Description xmlns:dc="http://purl.org/dc/elements/1.1/"><dc:description><rdf:Alt><rdf:li xml:lang="x-default">'
+        f"{SECRET} described inside {number}</rdf:li></rdf:Alt></dc:description></rdf:Description></rdf:RDF></x:xmpmeta>"
+    )
+    photo(seed=seed).save(path, quality=90, exif=exif, xmp=xmp.encode())
+    path.with_suffix(".txt").write_text(f"a {SECRET} party beside {number}\n")
+
+
+class Album:
+    """A home with a folder that stays and one that is removed, both searched, tagged and judged."""
+
+    def __init__(self, folder: Path, runtime: Runtime) -> None:
+        self.folder, self.runtime = folder, runtime
+        self.home = folder / "home"
+        self.kept = folder / "kept"
+        self.secret = folder / f"{SECRET}-2018"
+        for number in range(6):
+            write_photo(self.kept / f"{number}.jpg", seed=number)
+            (self.kept / f"{number}.txt").write_text(f"dots of the kept kind {number}\n")
+        for number in range(3):
+            write_secret(self.secret / f"{SECRET}_{number}.jpg", seed=100 + number, number=number)
+
+    def index(self, *paths: Path, corpus: str = "photos") -> None:
+        table = self.folder / "captions.csv"
+        if not table.exists():
+            table.write_text(f"file,caption\n{SECRET}_0.jpg,{SECRET} from the table\n")
+        index_paths(self.runtime, IndexRequest(paths, corpus=corpus, captions=table if self.secret in paths else None))
+
+    def use(self, corpus: str = "photos") -> None:
+        """Search, so that pictures are in the history, tag one of the secret ones, and judge them."""
+        ids = image_ids(self.runtime, corpus)
+        secret = [image_id for name, image_id in ids.items() if SECRET in name]
+        self.runtime.catalog.add_tags([TagRecord.new(image_id, f"{SECRET}tag", "user", score=1.0) for image_id in secret])
+        self.runtime.deliver_tags()
+        answer = asyncio.run(self.answer("coloured dots"))
+        self.runtime.catalog.add_feedback(answer.query_id, [ids["kept/0.jpg"], secret[0]], [secret[1]], 0.1)
+
+    async def answer(self, words: str):
+        engine = self.runtime.engine()
+        await engine.warm_up()
+        answer = await engine.answer(SearchRequest(query=words, limit=50))
+        await engine.settled()
+        return answer
+
+    def scores(self) -> dict[str, float]:
+        """Name -> score of the kept pictures for one query."""
+        answer = asyncio.run(self.answer("dots of the kept kind"))
+        return {hit.image_id: round(hit.score, 6) for hit in answer.hits if hit.root == "kept"}
+
+    def needles(self, corpus: str = "photos", *, name: str = SECRET) -> dict[str, bytes]:
+        """What the removed pictures are known by: to be read before they are removed."""
+        catalog, runtime = self.runtime.catalog, self.runtime
+        found = catalog.corpus(corpus)
+        images = [
+            image
+            for root in catalog.roots(found.corpus_id)
+            for image in catalog.images_of_root(root.root_id)
+            if name in image.uri
+        ]
+        assert images
+        assert all(image.latitude == LATITUDE for image in images)
+        wanted = needles(
+            texts=[name, *(image.hash for image in images)],
+            numbers=[LATITUDE, LONGITUDE] if name == SECRET else [],
+            ids=[image.image_id for image in images],
+        )
+        vectors = vectors_of(runtime, "bridge")
+        for image in images:
+            if image.image_id in vectors:
+                wanted[f"vector of {image.uri}"] = vectors[image.image_id][:16].tobytes()
+        return wanted
+
+
+@pytest.fixture
+def album(tmp_path: Path) -> Iterator[Album]:
+    with open_runtime(tmp_path, keep_gone_days=0) as runtime:
+        yield Album(tmp_path, runtime)
+
+
+def remove_folder(album: Album) -> None:
+    remove_directory(album.runtime, find_directory(album.runtime.catalog, album.secret.name).root_id)
+    sync(album.runtime)
+
+
+def remove_singles(album: Album) -> None:
+    ids = image_ids(album.runtime, "photos")
+    removed = remove_pictures(album.runtime, [image_id for name, image_id in ids.items() if SECRET in name])
+    assert [one.images for one in removed] == [3]
+    sync(album.runtime)
+
+
+def remove_files(album: Album) -> None:
+    for path in album.secret.iterdir():
+        path.unlink()
+    write_photo(album.secret / "later.jpg", seed=900)  # an empty folder looks like a disk that is away
+    album.index(album.secret)
+
+
+@pytest.mark.parametrize("remove", [remove_folder, remove_singles, remove_files], ids=["directory", "pictures", "gone files"])
+def test_no_byte_of_removed_pictures_stays_and_the_others_are_found_as_before(
+    album: Album, remove: Callable[[Album], None]
+) -> None:
+    album.index(album.kept, album.secret)
+    album.use()
+    scores = album.scores()
+    assert len(scores) == 6
+    wanted = album.needles()
+    before = finds(album.home, wanted)
+    assert {found.split(" ")[0] for found in before} >= {"text", "float64", "id", "vector"}
+    if remove is not remove_folder:
+        wanted = {name: needle for name, needle in wanted.items() if needle != SECRET.encode()}
+        wanted |= needles(texts=[f"{SECRET}_", f"{SECRET}tag", f"{SECRET}cam", f"{SECRET} described", f"a {SECRET} party"])
+
+    remove(album)
+    album.runtime.close()
+
+    left = finds(album.home, wanted)
+    assert not left, "\n".join(left)
+    with open_runtime(album.folder) as runtime:
+        album.runtime = runtime
+        assert album.scores() == scores
+        assert {name for name in image_ids(runtime, "photos") if "kept" in name} == {f"kept/{n}.jpg" for n in range(6)}
+
+
+def test_no_byte_of_a_removed_corpus_stays(album: Album) -> None:
+    album.index(album.kept, corpus="others")
+    album.index(album.kept, album.secret)
+    album.use()
+    wanted = album.needles()
+    remove_corpus(album.runtime, "photos")
+    sync(album.runtime)
+    album.runtime.close()
+    left = finds(album.home, wanted)
+    assert not left, "\n".join(left)
+
+
+def test_only_the_slices_that_hold_a_removed_picture_are_written_again(album: Album) -> None:
+    for number in range(10, 30):
+        write_photo(album.kept / f"{number}.jpg", seed=number)
+    album.index(album.kept)
+    corpus = album.runtime.catalog.corpus("photos")
+    before = {record.slice_id for record in album.runtime.catalog.slices(corpus.corpus_id)}
+    assert len(before) > 2
+    ids = image_ids(album.runtime, "photos")
+    report = remove_pictures(album.runtime, [ids["kept/12.jpg"]])[0]
+    after = {record.slice_id for record in album.runtime.catalog.slices(corpus.corpus_id)}
+    assert (report.erasure.slices, report.erasure.rewritten, report.erasure.again) == (1, 1, 0)
+    assert (len(before - after), len(after - before)) == (1, 1)
+
+
+def test_a_file_that_is_gone_is_kept_as_long_as_it_may_come_back(tmp_path: Path) -> None:
+    with open_runtime(tmp_path, keep_gone_days=1) as runtime:
+        album = Album(tmp_path, runtime)
+        album.index(album.kept, album.secret)
+        ids = image_ids(runtime, "photos")
+        path = album.secret / f"{SECRET}_1.jpg"
+        content = path.read_bytes()
+        path.unlink()
+        album.index(album.secret)
+        assert runtime.catalog.count_gone()[0] == 1
+        remove_pictures(runtime, [ids[f"{album.secret.name}/{SECRET}_0.jpg"]])  # of the same slice
+        path.write_bytes(content)
+        report = index_paths(runtime, IndexRequest((album.secret / path.name,), corpus="photos"))
+        assert report.counts.get("embedded", 0) == 0
+        assert image_ids(runtime, "photos")[f"{album.secret.name}/{path.name}"] == ids[f"{album.secret.name}/{path.name}"]
+        image = runtime.catalog.images([ids[f"{album.secret.name}/{path.name}"]])
+        assert [one.state for one in image.values()] == [ImageState.ACTIVE]
+        assert len(vectors_of(runtime, "bridge")) == 8

@@ -1,0 +1,73 @@
+"""Search of every byte that a home keeps for what removed pictures are known by: names, captions, places, hashes, ids, vectors.
+
+Parquet files are read column by column, because their pages are compressed; recorded queries are unpacked; everything else,
+the catalog's free pages and write-ahead log included, is searched as it lies on the disk.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+import struct
+import uuid
+import zlib
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import closing
+from pathlib import Path
+
+import numpy as np
+import pyarrow.parquet as pq
+
+
+def needles(*, texts: Iterable[str] = (), numbers: Iterable[float] = (), ids: Iterable[str] = ()) -> dict[str, bytes]:
+    """What to search for, by a name for the message: texts as UTF-8, numbers and ids as they are stored."""
+    wanted = {f"text {text!r}": text.encode() for text in texts}
+    for number in numbers:
+        wanted[f"float64 {number}"] = struct.pack("<d", number)
+        wanted[f"float64 big-endian {number}"] = struct.pack(">d", number)
+        wanted[f"float32 {number}"] = struct.pack("<f", number)
+        wanted[f"text {number}"] = str(number)[:9].encode()
+    for image_id in ids:
+        wanted[f"id {image_id}"] = image_id.encode()
+        wanted[f"id {image_id} in bytes"] = uuid.UUID(image_id).bytes
+        wanted[f"id {image_id} as a number"] = uuid.UUID(image_id).bytes[::-1]
+    return wanted
+
+
+def finds(home: Path, wanted: Mapping[str, bytes]) -> list[str]:
+    """Where each of the needles lies in the home, as `needle in file`."""
+    return [
+        f"{name} in {place}"
+        for place, content in contents(home)
+        for name, needle in wanted.items()
+        if needle in content or needle in place.encode()
+    ]
+
+
+def contents(home: Path) -> Iterator[tuple[str, bytes]]:
+    """Every file below a home with its bytes, and what is packed in it as further entries."""
+    for path in sorted(home.rglob("*")):
+        if not path.is_file():
+            continue
+        name = str(path.relative_to(home))
+        content = path.read_bytes()
+        yield name, content
+        if path.suffix == ".parquet":
+            yield from ((f"{name}: {column}", packed) for column, packed in _columns(path))
+        if path.name == "catalog.sqlite":
+            yield from ((f"{name}: trace of {query}", zlib.decompress(trace)) for query, trace in _traces(path))
+
+
+def _columns(path: Path) -> Iterator[tuple[str, bytes]]:
+    table = pq.read_table(path)
+    for name in table.column_names:
+        values = table.column(name).to_pylist()
+        yield name, repr(values).encode()
+        if values and all(isinstance(value, float) for value in values if value is not None):
+            yield f"{name} in bytes", np.array([value or 0.0 for value in values], np.float64).tobytes()
+        if values and isinstance(values[0], list) and values[0] and isinstance(values[0][0], float):
+            yield f"{name} in bytes", np.array(values, np.float16).tobytes()
+
+
+def _traces(path: Path) -> Iterator[tuple[str, bytes]]:
+    with closing(sqlite3.connect(f"file:{path}?mode=ro", uri=True)) as connection:
+        yield from connection.execute("SELECT query_id, trace FROM queries").fetchall()
