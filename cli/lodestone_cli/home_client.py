@@ -143,6 +143,14 @@ class HomeClient(LocalClient):
             return super().index_directory(directory_id, retry_failed=retry_failed, idempotency_key=idempotency_key)
         return service.index_directory(directory_id, retry_failed=retry_failed, idempotency_key=idempotency_key)
 
+    def remove_image(self, image_id: str, *, idempotency_key: str | None = None) -> None:
+        """Remove everything that is kept of a picture, in the service or here."""
+        service = self._find_service()
+        if service is None:
+            super().remove_image(image_id, idempotency_key=idempotency_key)
+        else:
+            service.remove_image(image_id, idempotency_key=idempotency_key)
+
     def remove_directory(self, directory_id: str, *, idempotency_key: str | None = None) -> None:
         """Forget a directory, in the service or here."""
         service = self._find_service()

@@ -71,6 +71,10 @@ class Managing(Transport):
         """Have the service bring a directory up to date in the background, and try failed files again if that is wished."""
         return self._run(write_calls.index_directory(directory_id, idempotency_key, retry_failed=retry_failed))
 
+    def remove_image(self, image_id: str, *, idempotency_key: str | None = None) -> None:
+        """Remove everything that the service keeps of a picture; its file is not touched."""
+        self._run(write_calls.remove_image(image_id, idempotency_key))
+
     def remove_directory(self, directory_id: str, *, idempotency_key: str | None = None) -> None:
         """Forget a directory, and stop what is being indexed of it."""
         self._run(write_calls.remove_directory(directory_id, idempotency_key))

@@ -73,6 +73,11 @@ def index_directory(directory_id: str, key: str | None, *, retry_failed: bool) -
     return _keyed(Call("POST", f"/v1/directories/{part(directory_id)}/index", as_model(JobInfo), params=params), key)
 
 
+def remove_image(image_id: str, key: str | None) -> Call[None]:
+    """Return the call that removes a picture; it may take minutes."""
+    return _keyed(Call("DELETE", f"/v1/images/{part(image_id)}", as_nothing, endless=True), key)
+
+
 def remove_directory(directory_id: str, key: str | None) -> Call[None]:
     """Return the call that forgets a directory; it may take minutes."""
     return _keyed(Call("DELETE", f"/v1/directories/{part(directory_id)}", as_nothing, endless=True), key)

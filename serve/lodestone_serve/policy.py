@@ -223,6 +223,9 @@ TABLE: Final[tuple[RoutePolicy, ...]] = (
     RoutePolicy(method="POST", path="/v1/images/paths", scopes=_READ),
     RoutePolicy(method="GET", path="/v1/images/{image_id}", scopes=_READ),
     RoutePolicy(
+        method="DELETE", path="/v1/images/{image_id}", scopes=_MANAGE, idempotent=True, deadline=DeadlineRule.ENDLESS
+    ),
+    RoutePolicy(
         method="GET", path="/v1/images/{image_id}/similar", scopes=_READ, admission=_QUERY, deadline=DeadlineRule.QUERY
     ),
     RoutePolicy(

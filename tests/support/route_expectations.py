@@ -24,6 +24,7 @@ OTHER_SCOPES = {
     "POST /v1/directories": "search index",
     "PATCH /v1/directories/{directory_id}": "search index",
     "DELETE /v1/directories/{directory_id}": "search index",
+    "DELETE /v1/images/{image_id}": "search index",
     "POST /v1/directories/{directory_id}/index": "search index",
     "POST /v1/directories/{directory_id}/relocate": "search index",
     "DELETE /v1/jobs/{job_id}": "search index",
@@ -58,6 +59,7 @@ IDEMPOTENT = {
     "POST /v1/directories",
     "PATCH /v1/directories/{directory_id}",
     "DELETE /v1/directories/{directory_id}",
+    "DELETE /v1/images/{image_id}",
     "POST /v1/directories/{directory_id}/index",
     "POST /v1/directories/{directory_id}/relocate",
 }
@@ -83,6 +85,7 @@ DEADLINES = {
     "PATCH /v1/corpora/{name:path}": DeadlineRule.ENDLESS,
     "DELETE /v1/corpora/{name:path}": DeadlineRule.ENDLESS,
     "DELETE /v1/directories/{directory_id}": DeadlineRule.ENDLESS,
+    "DELETE /v1/images/{image_id}": DeadlineRule.ENDLESS,
     "POST /v1/directories/{directory_id}/relocate": DeadlineRule.ENDLESS,
     "POST /v1/internal/shadow": DeadlineRule.ENDLESS,
 }

@@ -11,6 +11,7 @@ from lodestone_cli.completion import complete_corpora
 from lodestone_cli.naming import confirm
 from lodestone_cli.options import HomeOption, Output, OutputOption, ProfileOption
 from lodestone_cli.progress import shown_wait
+from lodestone_cli.remains import print_remains, remains_facts
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -80,10 +81,13 @@ def remove(
         with shown_wait(context, f"forgetting {printable(name)}"):
             context.api.remove_corpus(name)
 
+        facts = {"removed": name, "images": images, **remains_facts(context)}
+
         def human(console: Console) -> None:
             console.print(f"forgot {name} ({images:,} pictures); the files themselves were not touched", markup=False)
+            print_remains(console, facts)
 
-        context.emit({"removed": name, "images": images}, human)
+        context.emit(facts, human)
 
 
 def _images(api: LodestoneApi, name: str) -> int:

@@ -13,6 +13,7 @@ from lodestone_cli.completion import complete_corpora, complete_roots
 from lodestone_cli.naming import confirm, local_time
 from lodestone_cli.options import HomeOption, Output, OutputOption, ProfileOption
 from lodestone_cli.progress import shown_wait
+from lodestone_cli.remains import print_remains, remains_facts
 from lodestone_cli.terminal.console import print_table
 
 if TYPE_CHECKING:
@@ -277,10 +278,12 @@ def remove(
         with shown_wait(context, f"forgetting {printable(facts['name'])}"):
             context.api.remove_directory(facts["directory_id"])
         removed = {"removed": facts["name"], "corpus": facts["corpus"], "path": facts.get("path"), "images": facts["images"]}
+        removed |= remains_facts(context)
 
         def human(console: Console) -> None:
             line = f"forgot {facts['name']} ({facts['images']:,} pictures); the files themselves were not touched"
             console.print(printable(line), markup=False)
+            print_remains(console, removed)
 
         context.emit(removed, human)
 

@@ -11,6 +11,7 @@ from lodestone_cli.command_context import CommandContext, printable
 from lodestone_cli.file_names import name_of, shown_name
 from lodestone_cli.naming import corpora_of, local_time
 from lodestone_cli.options import HomeOption, Output, OutputOption, ProfileOption
+from lodestone_cli.remains import print_notes, remains_facts
 from lodestone_cli.run_progress import short_progress
 from lodestone_cli.stopping import resume_command
 
@@ -65,6 +66,7 @@ def _facts(context: CommandContext) -> dict[str, Any]:
     facts["idle"] = _idle(context)
     facts["corpora"] = [corpus.model_dump(mode="json") for corpus in context.api.iter_corpora()]
     facts["unfinished"] = _unfinished(context)
+    facts |= remains_facts(context)
     spaces = space_status(context.runtime)
     facts["spaces"] = {
         name: {
@@ -205,6 +207,7 @@ def _print(console: Console, facts: dict[str, Any]) -> None:
     for run in facts["unfinished"]:
         line = f"the last run of {run['corpus']} {_ENDS[run['state']]}: {run['progress']}; `{run['resume']}` goes on"
         console.print(printable(line), style="yellow", markup=False)
+    print_notes(console, facts)
     if not facts["store"]["ok"]:
         console.print(printable(f"store: {facts['store']['detail']}"), markup=False)
     for name, space in facts["spaces"].items() if facts["store"]["ok"] else ():

@@ -37,6 +37,7 @@ from lodestone.files.area import FileArea
 from lodestone.imaging.thumbnail_packs import FOLDER as PACKS
 from lodestone.indexing.progress import Progress, ProgressEvent, RunStage, silent
 from lodestone.indexing.resources import StoredHome
+from lodestone.indexing.run.remains import note_backup
 
 _ROUNDS: Final = 3  # most readings of the catalog, when files that it named are deleted meanwhile
 _AT_ONCE: Final = 256
@@ -91,7 +92,9 @@ def create_backup(
     _require_elsewhere(resources, area)
     for _ in range(_ROUNDS):
         try:
-            return _Backup(resources, area, progress, check=check).make(thumbnails=thumbnails, settings=settings)
+            report = _Backup(resources, area, progress, check=check).make(thumbnails=thumbnails, settings=settings)
+            note_backup(resources.home, report.location)
+            return report
         except _ChangedMeanwhile:
             continue
     raise RunFailedError(

@@ -192,6 +192,9 @@ class ManagementApi(Protocol):
     def index_directory(self, directory_id: str, *, retry_failed: bool = False, idempotency_key: str | None = None) -> JobInfo:
         """Have a directory brought up to date in the background, and failed files tried again if that is wished."""
 
+    def remove_image(self, image_id: str, *, idempotency_key: str | None = None) -> None:
+        """Remove everything that is kept of a picture; its file is not touched."""
+
     def remove_directory(self, directory_id: str, *, idempotency_key: str | None = None) -> None:
         """Forget a directory; what is being indexed of it is stopped."""
 

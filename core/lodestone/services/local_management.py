@@ -116,6 +116,10 @@ class LocalManagement:
         """Have a directory brought up to date in the background, and failed files tried again if that is wished."""
         return self._services.directories.index(directory_id, self._caller, retry_failed=retry_failed)
 
+    def remove_image(self, image_id: str, *, idempotency_key: str | None = None) -> None:  # noqa: ARG002 - nothing is sent twice
+        """Remove everything that is kept of a picture; its file is not touched."""
+        self._run(self._services.pictures.remove(image_id, self._caller))
+
     def remove_directory(self, directory_id: str, *, idempotency_key: str | None = None) -> None:  # noqa: ARG002 - nothing is sent twice
         """Forget a directory; what is being indexed of it is stopped."""
         self._run(self._services.directories.remove(directory_id, self._caller))

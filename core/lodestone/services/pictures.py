@@ -7,6 +7,7 @@ that waits to be embedded, or to be embedded anew, sends nothing.
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -79,6 +80,20 @@ class PictureUseCases:
         image, root = self._find(image_id, caller)
         captions = self._session.runtime.catalog.captions([image_id]).get(image_id, [])
         return _info(image, root, self._corpus_name(image.corpus_id), captions)
+
+    async def remove(self, image_id: str, caller: Caller) -> None:
+        """Remove everything that is kept of a picture. Its file is not touched; in an indexed folder it is found again.
+
+        Raises:
+            NotFoundError: the picture is unknown or not seen.
+            StoreLockedError: its corpus is being indexed.
+        """
+        from lodestone.indexing.run.removal import remove_pictures
+
+        await asyncio.to_thread(self._find, image_id, caller)
+        async with self._session.changing:
+            await asyncio.to_thread(remove_pictures, self._session.runtime, [image_id])
+            await self._session.load()
 
     def page(self, corpus: str, page: PageRequest, caller: Caller) -> ImagePage:
         """Return one page of a corpus's pictures, by root and path; the offset of `page` is not used.

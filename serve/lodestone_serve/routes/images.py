@@ -77,6 +77,15 @@ def images_router(use_cases: PictureUseCases, same_machine: SameMachine) -> APIR
         """What is known about a picture."""
         return unless_known(request, fields.json(await in_thread(use_cases.image, str(image_id), caller)))
 
+    @router.delete("/{image_id}", status_code=204)
+    async def remove_image(caller: RequestCaller, image_id: UUID) -> Response:
+        """Remove everything that is kept of a picture: vectors, captions, tags, thumbnail, its place in recorded queries.
+
+        Its file is not touched. As long as that stays in an indexed folder, the next index run finds it as a new picture.
+        """
+        await use_cases.remove(str(image_id), caller)
+        return Response(status_code=204)
+
     @router.get("/{image_id}/thumbnail", response_class=FileResponse, responses=NOT_CHANGED)
     async def thumbnail(caller: RequestCaller, image_id: UUID, request: Request) -> Response:
         """A small version of a picture, upright."""

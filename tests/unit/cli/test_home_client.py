@@ -60,6 +60,7 @@ ASKED: dict[str, tuple[tuple[Any, ...], dict[str, Any]]] = {
     "index_directory": ((ID,), {}),
     "relocate_directory": ((ID, DirectoryRelocation(path="/pictures")), {}),
     "remove_directory": ((ID,), {}),
+    "remove_image": ((ID,), {}),
     "jobs": ((), {}),
 }
 

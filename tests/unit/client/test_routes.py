@@ -47,6 +47,7 @@ CALLS: dict[str, Callable[[Lodestone], Any]] = {
     "relocate_directory": lambda c: c.relocate_directory(ID, DirectoryRelocation(path="/pictures")),
     "index_directory": lambda c: c.index_directory(ID),
     "remove_directory": lambda c: c.remove_directory(ID),
+    "remove_image": lambda c: c.remove_image(ID),
     "jobs": lambda c: c.jobs(),
     "cancel_job": lambda c: c.cancel_job(ID),
     "queries": lambda c: c.queries(5, 10),

@@ -1,18 +1,16 @@
 """Slices whose Parquet files and packs still hold rows of removed pictures, until those files are replaced or deleted.
 
-The transaction that deletes a picture's row lists its slices here. So a removal that is killed is finished by whatever erases
-next: the same command, an index run, a compaction or the service. A slice leaves the list when its last file is deleted.
+The transaction that deletes a picture's row lists its slices here (pictures/deletions.py). So a killed removal is finished by
+whatever erases next: the same command, an index run, a compaction or the service. A slice leaves the list when its last file
+is deleted.
 """
 
 from __future__ import annotations
-
-from collections.abc import Iterable
 
 from sqlalchemy import Connection, delete, func, select, update
 
 from lodestone.catalog import tables
 from lodestone.catalog.database.engine import CatalogBase
-from lodestone.catalog.database.sql import chunks, insert_ignoring
 from lodestone.catalog.embeddings.slice_parts import refresh_parts
 from lodestone.catalog.records import ImageState, SliceRecord
 
@@ -76,11 +74,3 @@ class ErasureRows(CatalogBase):
             counts = {ImageState(state): int(count) for state, count in connection.execute(query)}
         waiting = counts.pop(ImageState.PENDING, 0)
         return waiting, sum(counts.values())
-
-
-def mark_erased(connection: Connection, image_ids: Iterable[str]) -> None:
-    """List all slices that ever held these pictures. To be called before their rows are deleted."""
-    members = tables.slice_members
-    for chunk in chunks(image_ids):
-        slices = connection.execute(select(members.c.slice_id).where(members.c.image_id.in_(chunk)).distinct()).scalars()
-        insert_ignoring(connection, tables.erasures, [{"slice_id": slice_id} for slice_id in slices])

@@ -63,3 +63,11 @@ def lift(connection: Connection, image_ids: Iterable[str]) -> None:
     """Remove the tombstones of pictures that are active again."""
     for chunk in chunks(image_ids):
         connection.execute(delete(tables.tombstones).where(tables.tombstones.c.image_id.in_(chunk)))
+
+
+def mark_erased(connection: Connection, image_ids: Iterable[str]) -> None:
+    """List all slices that ever held these pictures. To be called before their rows are deleted."""
+    members = tables.slice_members
+    for chunk in chunks(image_ids):
+        slices = connection.execute(select(members.c.slice_id).where(members.c.image_id.in_(chunk)).distinct()).scalars()
+        insert_ignoring(connection, tables.erasures, [{"slice_id": slice_id} for slice_id in slices])

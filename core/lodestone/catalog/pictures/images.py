@@ -19,9 +19,8 @@ from sqlalchemy import ColumnElement, Connection, Row, Update, bindparam, delete
 from lodestone.catalog import tables
 from lodestone.catalog.database.engine import CatalogBase
 from lodestone.catalog.database.sql import chunks, insert_rows
-from lodestone.catalog.embeddings.erasures import mark_erased
 from lodestone.catalog.identity import mint_image_id
-from lodestone.catalog.pictures.deletions import lift, mark_deleted
+from lodestone.catalog.pictures.deletions import lift, mark_deleted, mark_erased
 from lodestone.catalog.records import ImageRecord, ImageState, WaitingPicture
 from lodestone.catalog.use.tags import queue_described
 from lodestone.errors import NotFoundError

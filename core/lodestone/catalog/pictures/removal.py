@@ -19,8 +19,7 @@ from sqlalchemy import Connection, Table, delete, exists, func, select, tuple_, 
 from lodestone.catalog import tables
 from lodestone.catalog.database.engine import CatalogBase
 from lodestone.catalog.database.sql import chunks
-from lodestone.catalog.embeddings.erasures import mark_erased
-from lodestone.catalog.pictures.deletions import mark_deleted
+from lodestone.catalog.pictures.deletions import mark_deleted, mark_erased
 from lodestone.catalog.pictures.images import mark_images_gone
 from lodestone.catalog.records import ImageState
 from lodestone.catalog.use.tags import queue_described

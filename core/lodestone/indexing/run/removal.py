@@ -136,13 +136,18 @@ def remove_gone(resources: StoredHome, corpus: Corpus, *, own_run: str = "", now
     return remove_records(resources, corpus, _images(resources, ids), own_run=own_run)
 
 
-def finish_removals(resources: StoredHome) -> int:
-    """Finish what earlier removals left in any corpus that nobody works on, and return the number of pictures removed."""
+def finish_removals(resources: StoredHome, *, now: bool = False) -> int:
+    """Finish what earlier removals left in any corpus that nobody works on, and return the number of pictures removed.
+
+    Args:
+        resources: The opened home; its store is not opened, because points of gone pictures are deleted already.
+        now: Remove all pictures whose files are gone, however short.
+    """
     removed = 0
     for corpus in every_corpus(resources):
         try:
             with corpus_lock(resources.home, corpus, catalog=resources.catalog):
-                report = remove_gone(resources, corpus)
+                report = remove_gone(resources, corpus, now=now)
         except StoreLockedError:
             _log.info("the corpus %r is being indexed; its run finishes what removals left", corpus.name)
             continue

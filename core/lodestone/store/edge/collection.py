@@ -2,7 +2,7 @@
 
     <collection>/spec.json          the `CollectionSpec`
     <collection>/CURRENT            name of the current generation, replaced atomically
-    <collection>/deleted.json       number of deleted points whose bytes the engine's files hold (see deleted_points.py)
+    <collection>/deleted.json       number of deleted points whose bytes the engine's files hold (see store/deleted_points.py)
     <collection>/gen-<hex>/shard/   the engine's files
     <collection>/gen-<hex>/built.json   graph parameters of the last finished build, if any
     <collection>/gen-<hex>/upserts.bin  number of points upserted since that build (see generation.py)
@@ -31,7 +31,7 @@ import qdrant_edge as qe
 from lodestone.durable_files import sync_folder, sync_tree, write_atomically
 from lodestone.errors import OutOfSpaceError, StoreError, UnknownNameError
 from lodestone.store.base import PointBatch, SparseBatch
-from lodestone.store.edge.deleted_points import add_deleted, copy_points, point_bytes, read_deleted, subtract_deleted
+from lodestone.store.deleted_points import add_deleted, read_deleted, subtract_deleted
 from lodestone.store.edge.engine import (
     create_field_indexes,
     damaged,
@@ -42,6 +42,7 @@ from lodestone.store.edge.engine import (
     upsert_operation,
 )
 from lodestone.store.edge.generation import SHARD_DIR, Generation, build_facts, content_record, record_build
+from lodestone.store.edge.living_points import copy_points, point_bytes
 from lodestone.store.edge.matrix import VectorMatrix
 from lodestone.store.edge.matrix_keeper import MatrixKeeper, MatrixPolicy
 from lodestone.store.edge.spec import SPEC_FILE, dump_spec, read_spec

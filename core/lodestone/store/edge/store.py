@@ -45,6 +45,7 @@ from lodestone.store.checks import (
     slices,
     sparse_slices,
 )
+from lodestone.store.deleted_points import COLLECTIONS_DIR
 from lodestone.store.edge.build import run_build_child
 from lodestone.store.edge.collection import EdgeCollection
 from lodestone.store.edge.engine import engine_errors, engine_filter, search_request, sparse_search_request
@@ -60,7 +61,6 @@ from lodestone.store.ranking import SPARSE_ERROR, Hit, Score, answer, engine_sco
 from lodestone_schemas.collections import CollectionSpec
 
 _log = logging.getLogger(__name__)
-COLLECTIONS_DIR = "collections"
 FEATURES = frozenset({"graph_build", "int8", "binary", "field_index", "sparse"})
 # Exhaustive searches take about 1 ms a query at 10,000 x 896: this keeps the GIL's longest hold near 20 ms there.
 CALL_QUERIES = 16

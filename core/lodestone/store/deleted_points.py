@@ -1,4 +1,4 @@
-"""Deleted points whose bytes the files of an embedded collection still hold: their count, and a copy without them.
+"""Count of the deleted points whose bytes the files of an embedded collection still hold, and since when.
 
 The engine marks a point as deleted and keeps its vector, payload and id in its files. The count is written before the points
 are deleted, so a kill leaves it right or too high. It is kept beside the generations: a graph build copies deleted points too.
@@ -12,18 +12,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-import qdrant_edge as qe
-
 from lodestone.durable_files import write_atomically
-from lodestone.store.edge.engine import create_field_indexes, engine_config
-from lodestone.store.limits import CALL_POINTS
-from lodestone_schemas.collections import CollectionSpec
 
 FILE: Final = "deleted.json"
+COLLECTIONS_DIR: Final = "collections"  # of the store's folder: holds a folder for each collection
 # A graph over more numbers (points times length) is not made anew for every deleted point, but after some days.
 AT_ONCE_NUMBERS: Final = 50_000_000
 AFTER_S: Final = 7 * 86_400.0
-_POINT_BYTES: Final = 300  # of a point besides its vector: id and payload
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,38 +32,6 @@ class DeletedPoints:
     def may_wait(self, numbers: int) -> bool:
         """Return whether a graph over so many numbers is left as it is for now."""
         return numbers > AT_ONCE_NUMBERS and time.time() - self.since < AFTER_S
-
-
-def point_bytes(spec: CollectionSpec) -> int:
-    """Return about how many bytes a point takes."""
-    return 4 * spec.dim + _POINT_BYTES
-
-
-def copy_points(shard: qe.EdgeShard, target: Path, spec: CollectionSpec) -> None:
-    """Write the points of a shard into a new one, in short calls; deleted ones are left behind.
-
-    Args:
-        shard: The opened shard.
-        target: Folder of the new one, which is made.
-        spec: Specification of both.
-    """
-    target.mkdir(parents=True)
-    copied = qe.EdgeShard.create(str(target), engine_config(spec))
-    try:
-        create_field_indexes(copied, spec)
-        offset = None
-        while True:
-            records, offset = shard.scroll(
-                qe.ScrollRequest(offset=offset, limit=CALL_POINTS, with_payload=True, with_vector=True)
-            )
-            page = [qe.Point(record.id, record.vector, record.payload or {}) for record in records]
-            if page:
-                copied.update(qe.UpdateOperation.upsert_points(page))
-            if offset is None:
-                break
-        copied.flush()
-    finally:
-        copied.close()
 
 
 def read_deleted(collection: Path) -> DeletedPoints:

@@ -1,0 +1,65 @@
+"""Command `lodestone forget`: remove single pictures, or those whose files are gone, from everything that the home keeps."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from lodestone_cli.command_context import CommandContext, printable
+from lodestone_cli.naming import confirm, counted
+from lodestone_cli.options import HomeOption, Output, OutputOption, ProfileOption
+from lodestone_cli.progress import shown_wait
+from lodestone_cli.remains import print_remains, remains_facts
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+
+def forget(
+    pictures: Annotated[
+        list[str] | None, typer.Argument(help="Files as `lodestone search` shows them, or image ids.", show_default=False)
+    ] = None,
+    gone: Annotated[bool, typer.Option("--gone", help="Also all pictures whose files are gone.")] = False,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
+    home: HomeOption = None,
+    profile: ProfileOption = None,
+    output: OutputOption = Output.HUMAN,
+) -> None:
+    """Forget pictures: vectors, captions, tags, thumbnails, rows, their places in old answers. Files are not touched."""
+    with CommandContext(home=home, profile=profile, output=output, purpose="lodestone forget", away=not gone) as context:
+        from lodestone.errors import InvalidRequestError
+        from lodestone.indexing.run.removal import finish_removals
+
+        context.require_home()
+        ids = list(dict.fromkeys(image_id for name in pictures or () for image_id in context.locator.pictures(name)))
+        if not ids and not gone:
+            raise InvalidRequestError("no picture is named", hint="name files or image ids, or say --gone")
+        lost = context.runtime.catalog.count_gone()[0] if gone else 0
+        if ids and not yes:
+            confirm(f"Forget {counted(len(ids), 'picture')}? Your files stay where they are.")
+        if lost and not yes:
+            confirm(f"Forget {counted(lost, 'picture')} of which the files are gone?")
+        places = context.locator.paths(ids) if context.remote is None else {}
+        with shown_wait(context, f"forgetting {counted(len(ids), 'picture')}"):
+            for image_id in ids:
+                context.api.remove_image(image_id)
+            lost = finish_removals(context.runtime, now=True) if gone else 0
+        facts: dict[str, Any] = {"removed": ids, "gone": lost, **remains_facts(context)}
+
+        def human(console: Console) -> None:
+            total = counted(len(ids) + lost, "picture")
+            console.print(f"forgot {total}; the files themselves were not touched", markup=False)
+            if any(_is_file(place) for place in places.values()):
+                console.print(
+                    "their files lie in indexed folders: move them away, or the next index run finds them again", markup=False
+                )
+            print_remains(console, facts)
+
+        context.emit(facts, human)
+
+
+def _is_file(place: str) -> bool:
+    from pathlib import Path
+
+    return Path(printable(place)).is_file()
