@@ -13,6 +13,7 @@ from lodestone_client.paging import AsyncPagedList
 from lodestone_client.reading import Reading
 from lodestone_client.retrying import RetryPolicy
 from lodestone_schemas.api import (
+    BrowseRequest,
     CorpusInfo,
     CorpusPage,
     EngineList,
@@ -134,6 +135,10 @@ class AsyncLodestone(AsyncManaging):
     async def images(self, corpus: str, limit: int = 50, *, cursor: str | None = None) -> ImagePage:
         """Return one page of a corpus's pictures, ordered by root and path."""
         return await self._run(read_calls.images(corpus, limit, cursor))
+
+    async def browse(self, request: BrowseRequest) -> ImagePage:
+        """Return one page of the pictures that pass filters: newest first, those without a date last."""
+        return await self._run(read_calls.browse(request))
 
     def iter_images(self, corpus: str) -> AsyncIterator[ImageInfo]:
         """Yield all pictures of a corpus."""

@@ -9,6 +9,7 @@ from urllib.parse import quote
 from lodestone_client.call import Call, Repeat, as_bytes, as_model
 from lodestone_schemas.access import KeyPage
 from lodestone_schemas.api import (
+    BrowseRequest,
     CorpusPage,
     EngineList,
     ImageInfo,
@@ -89,6 +90,11 @@ def image(image_id: str) -> Call[ImageInfo]:
 def images(corpus: str, limit: int, cursor: str | None) -> Call[ImagePage]:
     """Return the call for a page of a corpus's pictures."""
     return Call("GET", "/v1/images", as_model(ImagePage), params=page(0, limit, cursor, corpus=corpus))
+
+
+def browse(request: BrowseRequest) -> Call[ImagePage]:
+    """Return the call for a page of the pictures that pass filters."""
+    return Call("POST", "/v1/images/browse", as_model(ImagePage), body=request)
 
 
 def thumbnail(image_id: str) -> Call[bytes]:

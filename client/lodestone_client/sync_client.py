@@ -14,6 +14,7 @@ from lodestone_client.reading import Reading
 from lodestone_client.retrying import RetryPolicy
 from lodestone_client.sync_managing import Managing
 from lodestone_schemas.api import (
+    BrowseRequest,
     CorpusInfo,
     CorpusPage,
     EngineList,
@@ -133,6 +134,10 @@ class Lodestone(Managing):
     def images(self, corpus: str, limit: int = 50, *, cursor: str | None = None) -> ImagePage:
         """Return one page of a corpus's pictures, ordered by root and path."""
         return self._run(read_calls.images(corpus, limit, cursor))
+
+    def browse(self, request: BrowseRequest) -> ImagePage:
+        """Return one page of the pictures that pass filters: newest first, those without a date last."""
+        return self._run(read_calls.browse(request))
 
     def iter_images(self, corpus: str) -> Iterator[ImageInfo]:
         """Yield all pictures of a corpus."""

@@ -21,6 +21,19 @@ class _Model(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
 
+class UnlockRequest(_Model):
+    """Asks for a pass of this machine's user, by the code that `lodestone serve --open` handed over."""
+
+    code: str = Field(min_length=20, max_length=200, description="It counts once, and for two minutes.")
+
+
+class Pass(_Model):
+    """Holds a pass, which counts as the token of service.json on the service's own machine."""
+
+    token: str = Field(description="To be sent in the header X-Lodestone-Token.")
+    expires_at: datetime
+
+
 class KeyInfo(_Model):
     """Describes one API key, without its secret."""
 

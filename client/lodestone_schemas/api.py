@@ -35,6 +35,7 @@ from lodestone_schemas.pictures import (
 from lodestone_schemas.problems import Problem
 from lodestone_schemas.query_log import ExplainedHit, HitPart, ListInfo, QueryExplanation, QueryInfo, QueryPage, ReplayResult
 from lodestone_schemas.searching import (
+    BrowseRequest,
     Contribution,
     DoneEvent,
     ErrorEvent,
@@ -62,6 +63,7 @@ __all__ = [
     "MAX_OFFSET",
     "MAX_PARTS",
     "MAX_QUERY_CHARS",
+    "BrowseRequest",
     "Contribution",
     "CorpusInfo",
     "CorpusPage",

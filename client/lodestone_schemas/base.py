@@ -11,6 +11,7 @@ MAX_QUERY_CHARS = 1_000
 MAX_LIMIT = 200
 MAX_OFFSET = 1_000
 MAX_GUIDES = 64
+MAX_CURSOR_CHARS = 8_192
 MAX_PARTS = 8  # of a composed query
 NEXT_CURSOR = "Give it as `cursor` for the next page, which then misses nothing and repeats nothing; null at the end."
 ImageId = Annotated[str, Field(max_length=64)]  # a length limit also makes pydantic refuse lone surrogates

@@ -7,7 +7,17 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
-from lodestone_schemas.base import MAX_GUIDES, MAX_LIMIT, MAX_OFFSET, MAX_PARTS, MAX_QUERY_CHARS, DisplayedModel, ImageId, Model
+from lodestone_schemas.base import (
+    MAX_CURSOR_CHARS,
+    MAX_GUIDES,
+    MAX_LIMIT,
+    MAX_OFFSET,
+    MAX_PARTS,
+    MAX_QUERY_CHARS,
+    DisplayedModel,
+    ImageId,
+    Model,
+)
 from lodestone_schemas.dates import RequestDate
 from lodestone_schemas.pictures import TAKEN_LOCAL
 from lodestone_schemas.problems import Problem
@@ -31,6 +41,14 @@ class SearchFilters(Model):
     path_prefix: str | None = Field(None, max_length=4096, description="Folder inside the root, e.g. `2024/summer`.")
     taken_from: RequestDate | None = Field(None, description=f"Taken at or after the beginning of this. {WHICH_CLOCK}")
     taken_to: RequestDate | None = Field(None, description=f"Taken before the beginning of this. {WHICH_CLOCK}")
+
+
+class BrowseRequest(Model):
+    """Asks for the pictures that pass filters, without words: newest first, those without a date last."""
+
+    filters: SearchFilters = Field(default_factory=SearchFilters)
+    limit: int = Field(50, ge=1, le=MAX_LIMIT, description="Pictures a page.")
+    cursor: str | None = Field(None, max_length=MAX_CURSOR_CHARS, description="`next_cursor` of the page before.")
 
 
 class SearchOptions(Model):

@@ -196,6 +196,7 @@ TABLE: Final[tuple[RoutePolicy, ...]] = (
     # Whoever has used up a key's rate may still sign out, which says so where it is refused.
     RoutePolicy(method="POST", path="/v1/session", rate_limited=False),
     RoutePolicy(method="DELETE", path="/v1/session", rate_limited=False),
+    RoutePolicy(method="POST", path="/v1/session/unlock"),
     RoutePolicy(method="GET", path="/v1/access", scopes=_READ),
     RoutePolicy(method="GET", path="/v1/status"),
     # -- search
@@ -221,6 +222,7 @@ TABLE: Final[tuple[RoutePolicy, ...]] = (
     # -- pictures
     RoutePolicy(method="GET", path="/v1/images", scopes=_READ, problems=_NOT_FOUND),
     RoutePolicy(method="POST", path="/v1/images/paths", scopes=_READ),
+    RoutePolicy(method="POST", path="/v1/images/browse", scopes=_READ, problems=_NOT_FOUND),
     RoutePolicy(method="GET", path="/v1/images/{image_id}", scopes=_READ),
     RoutePolicy(
         method="DELETE", path="/v1/images/{image_id}", scopes=_MANAGE, idempotent=True, deadline=DeadlineRule.ENDLESS

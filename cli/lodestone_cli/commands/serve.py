@@ -5,13 +5,16 @@ from __future__ import annotations
 import os
 import sys
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from lodestone_cli.command_context import CommandContext
 from lodestone_cli.options import HomeOption, Output, OutputOption, ProfileOption
 from lodestone_cli.progress import shown_wait
+
+if TYPE_CHECKING:
+    from lodestone.config.settings import Settings
 
 app = typer.Typer(help="Run the search service, here or on a Ray cluster.", invoke_without_command=True)
 
@@ -46,6 +49,8 @@ def serve(
     with CommandContext(home=home or given.get("home"), profile=profile or given.get("profile"), flags=flags) as context:
         from rich.markup import escape
 
+        from lodestone.config.home import Home
+        from lodestone.home.unlocking import withdraw
         from lodestone_serve.hosting.run import serve_forever
 
         messages = context.messages
@@ -57,10 +62,13 @@ def serve(
             if open_page:
                 from lodestone_cli.terminal.desktop import open_in_browser
 
-                if not open_in_browser(url):
+                if not open_in_browser(_unlocking_page(context.loaded.settings, url)):
                     messages.print("note: no browser could be opened here; open the address yourself")
 
-        serve_forever(context.loaded.settings, options=options, ready_callback=ready)
+        try:
+            serve_forever(context.loaded.settings, options=options, ready_callback=ready)
+        finally:
+            withdraw(Home(context.loaded.settings.home))
         messages.print("stopped")
 
 
@@ -130,6 +138,20 @@ def deploy(
             states = give(given or serve_config(context.loaded.settings), address=address, wait_s=wait)
         lines = "\n".join(f"{name}: {state}" for name, state in states.items())
         context.emit(states, lambda console: console.print(lines))
+
+
+def _unlocking_page(settings: Settings, url: str) -> str:
+    """Return the address to open: of a page that unlocks the service for this machine's user, where it asks for no keys."""
+    from lodestone.config.home import Home
+    from lodestone.home.unlocking import offer
+    from lodestone_serve.auth.same_machine import SameMachine
+
+    if not SameMachine(settings.serve).possible:
+        return url
+    try:
+        return offer(Home(settings.home), url).resolve().as_uri()
+    except OSError:  # the page then asks for the token, as it does without --open
+        return url
 
 
 def _configured(config: Path | None) -> tuple[dict[str, Any], dict[str, dict[str, Any]] | None]:

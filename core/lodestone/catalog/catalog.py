@@ -38,6 +38,7 @@ from lodestone.catalog.embeddings.outcomes import OutcomeRows
 from lodestone.catalog.export import ExportRows
 from lodestone.catalog.home_facts import HomeRows
 from lodestone.catalog.identity import mint_image_id
+from lodestone.catalog.pictures.browsing import BrowsingRows
 from lodestone.catalog.pictures.captions import CaptionRows
 from lodestone.catalog.pictures.containers import ContainerRows
 from lodestone.catalog.pictures.corpora import CorpusRows
@@ -63,6 +64,7 @@ from lodestone.errors import CatalogError, LodestoneError, OutOfSpaceError
 class Catalog(
     CorpusRows,
     ImageRows,
+    BrowsingRows,
     PhotoFactRows,
     CaptionRows,
     CompactionRows,

@@ -10,6 +10,7 @@ from typing import Protocol
 
 from lodestone_schemas.access import KeyCreated, KeyInfo, KeyPage, KeyRequest, KeyRotation
 from lodestone_schemas.api import (
+    BrowseRequest,
     CorpusInfo,
     CorpusPage,
     CorpusRenamed,
@@ -78,6 +79,9 @@ class SearchApi(Protocol):
 
     def images(self, corpus: str, limit: int = 50, *, cursor: str | None = None) -> ImagePage:
         """Return one page of a corpus's pictures, by root and path."""
+
+    def browse(self, request: BrowseRequest) -> ImagePage:
+        """Return one page of the pictures that pass filters: newest first, those without a date last."""
 
     def iter_images(self, corpus: str) -> Iterator[ImageInfo]:
         """Yield all pictures of a corpus."""

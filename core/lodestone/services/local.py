@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from lodestone.services.pictures import PictureFile
     from lodestone_client import Lodestone
     from lodestone_schemas.api import (
+        BrowseRequest,
         CorpusInfo,
         CorpusPage,
         EngineList,
@@ -103,6 +104,10 @@ class LocalClient(LocalManagement):
     def images(self, corpus: str, limit: int = 50, *, cursor: str | None = None) -> ImagePage:
         """Return one page of a corpus's pictures, by root and path."""
         return self._services.pictures.page(corpus, PageRequest(limit, cursor=cursor), self._caller)
+
+    def browse(self, request: BrowseRequest) -> ImagePage:
+        """Return one page of the pictures that pass filters: newest first, those without a date last."""
+        return self._services.pictures.browse(request, self._caller)
 
     def iter_images(self, corpus: str) -> Iterator[ImageInfo]:
         """Yield all pictures of a corpus."""

@@ -14,17 +14,19 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 from lodestone.access.caller import Caller
+from lodestone.catalog.pictures.browsing import DatedPlace, local_seconds
 from lodestone.catalog.pictures.taken import taken_local
 from lodestone.catalog.records import CaptionRecord, ImageRecord, ImageState, Root
-from lodestone.errors import NotFoundError, PictureNotReadyError
+from lodestone.errors import InvalidRequestError, NotFoundError, PictureNotReadyError
 from lodestone.paging import PageRequest, decode_cursor, encode_cursor
+from lodestone.services.browsing import picture_filter
 from lodestone.services.limits import need_whole_home, within
 from lodestone.sources.boundaries import boundaries_of, enclosure_of
 from lodestone.sources.locators import shown_place
 from lodestone.sources.originals import open_original
 from lodestone.sources.reading import Reader
 from lodestone.sources.verified import VerifiedFile
-from lodestone_schemas.api import ImageInfo, ImagePage, PathsRequest, PicturePaths
+from lodestone_schemas.api import BrowseRequest, ImageInfo, ImagePage, PathsRequest, PicturePaths
 
 if TYPE_CHECKING:
     from lodestone.services.sessions.session import HomeSession
@@ -115,6 +117,34 @@ class PictureUseCases:
         return ImagePage(
             images=[_info(image, roots[image.root_id], corpus, captions.get(image.image_id, [])) for image in shown],
             next_cursor=encode_cursor("images", shown[-1].root_id, shown[-1].uri) if more else None,
+        )
+
+    def browse(self, request: BrowseRequest, caller: Caller) -> ImagePage:
+        """Return one page of the pictures that pass filters: newest first, those without a date last.
+
+        Pictures of disabled directories are left out, as searches leave them out.
+
+        Raises:
+            UnknownNameError: a corpus or root is unknown or not seen.
+            InvalidRequestError: no such cursor; or the filters contradict each other.
+        """
+        from lodestone.query.filters import restriction
+
+        catalog = self._session.runtime.catalog
+        which = picture_filter(restriction(request.filters, catalog, caller.visibility)[0])
+        after = None if request.cursor is None else _dated_place(request.cursor)
+        images = catalog.dated_page(which, request.limit + 1, after=after, states=_SHOWN)
+        shown, more = images[: request.limit], len(images) > request.limit
+        roots = {root.root_id: root for root in catalog.roots(None)}
+        names = {corpus_id: self._corpus_name(corpus_id) for corpus_id in {image.corpus_id for image in shown}}
+        captions = catalog.captions([image.image_id for image in shown])
+        return ImagePage(
+            images=[
+                _info(image, roots[image.root_id], names[image.corpus_id], captions.get(image.image_id, []))
+                for image in shown
+                if image.root_id in roots
+            ],
+            next_cursor=_dated_cursor(shown[-1]) if more else None,
         )
 
     def content(self, image_id: str, caller: Caller) -> PictureFile:
@@ -227,3 +257,18 @@ def _info(image: ImageRecord, root: Root, corpus: str, captions: Sequence[Captio
         captions=[caption.text for caption in captions],
         thumbnail=f"/v1/images/{image.image_id}/thumbnail",
     )
+
+
+def _dated_cursor(last: ImageRecord) -> str:
+    local = local_seconds(last)
+    return encode_cursor("browse", last.image_id) if local is None else encode_cursor("browse by date", local, last.image_id)
+
+
+def _dated_place(cursor: str) -> DatedPlace:
+    """Return the place of a cursor: the last picture had a date, or had none."""
+    try:
+        local, image_id = decode_cursor("browse by date", cursor, int, str)
+    except InvalidRequestError:
+        (image_id,) = decode_cursor("browse", cursor, str)
+        local = None
+    return DatedPlace(local, image_id)

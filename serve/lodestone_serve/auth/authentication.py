@@ -25,6 +25,7 @@ from lodestone.errors import DeadlineExceededError, ForbiddenError, LodestoneErr
 from lodestone.home.service_address import TOKEN_HEADER
 from lodestone_schemas.access import Scope as Right
 from lodestone_serve.auth.oidc import TokenReader
+from lodestone_serve.auth.passes import Passes
 from lodestone_serve.auth.principal import ANYBODY, LOCAL, NOBODY, Principal
 from lodestone_serve.auth.sessions import SessionEndedError, Sessions, removals, sessions_of
 from lodestone_serve.policy import AccessRule, policy_of
@@ -54,13 +55,17 @@ class Authenticator:
         keys: Returns where keys are kept; called at every lookup, as the home may be opened later.
         settings: Whether keys count, and whose tokens do.
         token: Of service.json; its reader is this machine's user.
+        passes: Of browsers that this machine's user has unlocked; None where there are none.
 
     Raises:
         ConfigurationError: the settings of the issuer cannot be used.
     """
 
-    def __init__(self, keys: Callable[[], KeyStore], settings: AuthSettings, *, token: str) -> None:
+    def __init__(
+        self, keys: Callable[[], KeyStore], settings: AuthSettings, *, token: str, passes: Passes | None = None
+    ) -> None:
         self._settings = settings
+        self._passes = passes
         self._token = token.encode()
         self.sessions = Sessions(token)
         self._ring = KeyRing(keys) if settings.keys else None
@@ -87,6 +92,8 @@ class Authenticator:
         """
         local = headers.get(TOKEN_HEADER)
         if local is not None and hmac.compare_digest(local.encode("utf-8", "surrogatepass"), self._token):
+            return Known(LOCAL)
+        if local is not None and self._passes is not None and self._passes.held(headers):
             return Known(LOCAL)
         if not self.asks:
             return Known(ANYBODY)

@@ -28,6 +28,11 @@ class SameMachine:
     def __init__(self, settings: ServeSettings) -> None:
         self._closed = settings.auth.asks or bool(settings.public_hosts) or not is_loopback(settings.host)
 
+    @property
+    def possible(self) -> bool:
+        """Return whether any request can be one of this machine's."""
+        return not self._closed
+
     def sent(self, headers: Headers) -> bool:
         """Return whether a request with these headers was sent from this machine, by a program or by the service's own page."""
         if self._closed or any(name in headers for name in _FORWARDED):

@@ -22,6 +22,7 @@ from lodestone.home.service_address import instance_of
 from lodestone.services.use_cases import Services
 from lodestone_serve.auth.authentication import KEY_HEADER, Authentication, Authenticator
 from lodestone_serve.auth.exposure import checked_exposure
+from lodestone_serve.auth.passes import Passes
 from lodestone_serve.auth.same_machine import SameMachine
 from lodestone_serve.http.description import describe
 from lodestone_serve.http.guarded_routes import include_guarded
@@ -47,6 +48,7 @@ from lodestone_serve.routes.search_page import search_page_router
 from lodestone_serve.routes.sessions import sessions_router
 from lodestone_serve.routes.streams import streams_router
 from lodestone_serve.routes.tagging import tagging_router
+from lodestone_serve.routes.unlocking import unlocking_router
 from lodestone_serve.streaming.batch_search import Batches
 from lodestone_serve.streaming.streams import Streams
 from lodestone_serve.telemetry.metrics import Metrics
@@ -93,7 +95,8 @@ def create_app(
         ConfigurationError: The settings would let anybody in who reaches the service.
     """
     checked_exposure(settings)
-    authenticator = Authenticator(lambda: services.keys.store(LOCAL_CALLER), settings.auth, token=token)
+    passes = Passes(token, settings)
+    authenticator = Authenticator(lambda: services.keys.store(LOCAL_CALLER), settings.auth, token=token, passes=passes)
     metrics = metrics or Metrics()
     streams = Streams(settings.streams, metrics)
     tracing = tracing or Tracing(settings.telemetry)
@@ -126,8 +129,11 @@ def create_app(
         generate_unique_id_function=_operation_id,
     )
     describe(app)
+    home = lambda: services.session.runtime.home  # noqa: E731 - it is opened later
     routers = _routers(services, settings, metrics=metrics, streams=streams, instance=instance_of(token), rates=rates)
-    include_guarded(app, (*routers, sessions_router(authenticator.sessions, asks=authenticator.asks)))
+    include_guarded(
+        app, (*routers, sessions_router(authenticator.sessions, asks=authenticator.asks), unlocking_router(passes, home))
+    )
     problems.install(app)
 
     admission = Admission(limits=settings, metrics=metrics, deadline_ms=deadline_ms)

@@ -15,7 +15,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from lodestone.errors import ForbiddenError
 from lodestone.paging import MAX_CURSOR_CHARS, PageRequest
 from lodestone.services.pictures import PictureUseCases
-from lodestone_schemas.api import MAX_LIMIT, ImageInfo, ImagePage, PathsRequest, PicturePaths
+from lodestone_schemas.api import MAX_LIMIT, BrowseRequest, ImageInfo, ImagePage, PathsRequest, PicturePaths
 from lodestone_serve.auth.principal import RequestCaller
 from lodestone_serve.auth.same_machine import SameMachine
 from lodestone_serve.responses.pages import (
@@ -60,6 +60,12 @@ def images_router(use_cases: PictureUseCases, same_machine: SameMachine) -> APIR
         fields = select_fields(ImagePage, params.fields)
         page = PageRequest(params.limit, cursor=params.cursor)
         return unless_known(request, fields.json(await in_thread(use_cases.page, params.corpus, page, caller)))
+
+    @router.post("/browse", response_model=ImagePage)
+    async def browse(caller: RequestCaller, body: BrowseRequest) -> Response:
+        """The pictures that pass filters, without words: newest first, those without a date last."""
+        page = await in_thread(use_cases.browse, body, caller)
+        return Response(content=page.model_dump_json(), media_type="application/json")
 
     @router.post("/paths", response_model=PicturePaths)
     async def paths(caller: RequestCaller, body: PathsRequest, request: Request) -> Response:

@@ -1,4 +1,4 @@
 // Tags in words: where they come from.
 
 /** Source of a tag -> how it came to be. */
-export const SOURCES = { implicit: "left by a search", feedback: "left by a thumb", user: "given by hand" };
+export const SOURCES = { implicit: "by a search", feedback: "by a thumbs up", user: "by hand" };

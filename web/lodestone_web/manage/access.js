@@ -19,7 +19,7 @@ export function Access({ problem, onDone }) {
         ${keyless && ` Without keys, anybody on the service's machine may search, and its own user alone may do this.`}</p>
       ${keyless
         ? html`<${Secret} label="Token of this home" button="Unlock this tab" give=${unlock} onDone=${onDone}
-            about=${html`It is the member <code>token</code> of <code>service.json</code> in the home's folder, which only its owner can read. It stays in this tab, and nothing keeps it.`} />
+            about=${html`<code>lodestone serve --open</code> unlocks the tab that it opens, without a token. The token is the member <code>token</code> of <code>service.json</code> in the home's folder, which only its owner can read. It stays in this tab, and nothing keeps it.`} />
             <p class="quiet">Or use the <code>lodestone</code> command there, or switch keys on (<code>serve.auth.keys</code>).</p>`
         : html`<${Secret} label="Another key" button="Use this key" give=${signIn} onDone=${onDone}
             about=${html`Whoever runs the service makes one: <code>lodestone keys create NAME <span class="whole">--scope ${problem.scope}</span></code>`} />`}

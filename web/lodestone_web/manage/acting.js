@@ -82,13 +82,21 @@ export function Dialog({ title, onClose, closeable = true, children }) {
     </dialog>`;
 }
 
-/** What lies over all pages: questions, refusals, and results. */
-export function Overlays() {
+/** What came of what was done; it stands in the header, where it covers nothing. */
+export function Toast() {
   useEffect(() => {
     if (!toast.value.text) return undefined;
     const timer = setTimeout(() => say(""), TOAST_MS);
     return () => clearTimeout(timer);
   }, [toast.value]);
+  return html`
+    <div class="toasts" aria-live=${toast.value.wrong ? "assertive" : "polite"}>
+      ${toast.value.text && html`<p class="toast ${toast.value.wrong ? "note" : ""}">${toast.value.text} <button type="button" class="close" aria-label="Hide this" onClick=${() => say("")}>×</button></p>`}
+    </div>`;
+}
+
+/** What lies over all pages: questions, and refusals. */
+export function Overlays() {
   const closeRefusal = () => { refusal.value = null; };
   return html`
     ${question.value && html`<${Question} key=${question.value.title} asked=${question.value} />`}
@@ -97,10 +105,7 @@ export function Overlays() {
         <${Access} problem=${refusal.value} onDone=${() => { closeRefusal(); say("Now it can be done. Try again."); }} />
         <p class="buttons"><button type="button" class="button" onClick=${closeRefusal}>Close</button></p>
       <//>`}
-    <p class="hidden" role="status" aria-live="polite">${announcement.value}</p>
-    <div aria-live=${toast.value.wrong ? "assertive" : "polite"}>
-      ${toast.value.text && html`<p class="toast ${toast.value.wrong ? "note" : ""}">${toast.value.text} <button type="button" class="close" aria-label="Hide this" onClick=${() => say("")}>×</button></p>`}
-    </div>`;
+    <p class="hidden" role="status" aria-live="polite">${announcement.value}</p>`;
 }
 
 function Question({ asked }) {

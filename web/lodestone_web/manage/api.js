@@ -2,14 +2,15 @@
 import { signal } from "../html.js";
 import { request } from "../engine/http.js";
 import { wholeList } from "../engine/lists.js";
+import { keepPass, pass } from "../engine/unlocked.js";
 
 const TOKEN_HEADER = "X-Lodestone-Token";
 const SIGNED_IN = "lodestone.session"; // the search page reads it, too; scripts cannot see the cookie itself
 
 export const locked = signal(false); // the service asks for a key, and there is no session
 export const signedIn = signal(kept());
-/** The token of service.json. It is in the memory of this tab alone. */
-export const token = signal("");
+/** The token of service.json, in the memory of this tab alone; or the pass that `lodestone serve --open` gave it. */
+export const token = signal(pass());
 export const changes = signal(0); // counts sign-ins: what is shown is asked for again
 
 /** Send a request; an answer without content is null. */
@@ -22,6 +23,10 @@ export async function ask(path, { method = "GET", body, signal } = {}) {
     return answer.status === 204 ? null : await answer.json();
   } catch (error) {
     if (error.status === 401 && !error.scope) locked.value = true;
+    if (error.scope && token.value && token.value === pass()) { // it has ended, or the service began anew
+      keepPass("");
+      token.value = "";
+    }
     throw error;
   }
 }
@@ -56,6 +61,7 @@ export async function unlock(given) {
 /** End the session of this browser, and forget the token. */
 export async function signOut() {
   token.value = "";
+  keepPass("");
   if (signedIn.value) {
     await request("/v1/session", { method: "DELETE" }).catch((error) => {
       if (error.status !== 401) throw error; // with 401 it has ended by itself

@@ -2,7 +2,7 @@
 import { html, useEffect, useRef } from "../html.js";
 import { ThemeButton } from "../views/themebutton.js";
 import { SignIn } from "./access.js";
-import { Overlays, attempt } from "./acting.js";
+import { Overlays, Toast, attempt } from "./acting.js";
 import { locked, signOut, signedIn, token } from "./api.js";
 import { Corpora } from "./corpora.js";
 import { Keys } from "./keys.js";
@@ -47,6 +47,7 @@ export function App() {
         ${(signedIn.value || token.value) && html`<button type="button" class="link" onClick=${() => attempt(signOut)}>${token.value ? "Lock" : "Sign out"}</button>`}
         <${ThemeButton} />
       </nav>
+      <${Toast} />
     </header>
     <main id="content" tabindex="-1" data-page=${page}>
       ${locked.value ? html`<${SignIn} />` : page === "runs" && id ? html`<${Run} key=${id} id=${id} />` : html`<${View} />`}

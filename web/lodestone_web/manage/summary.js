@@ -7,7 +7,7 @@ const INDEXED = [
   ["changed", "file changed", "files changed"],
   ["moved", "file moved", "files moved"],
   ["gone", "file gone", "files gone"],
-  ["recaptioned", "picture with other captions", "pictures with other captions"],
+  ["recaptioned", "picture with new captions", "pictures with new captions"],
   ["failed", "file failed", "files failed"],
   ["unreadable", "file unreadable", "files unreadable"],
 ];
@@ -20,7 +20,8 @@ const NOTHING = { index: "Nothing had to be done.", duplicates: "No copies were 
 /** Return what a run did, in words; a run of a kind that is not known here tells its counts. */
 export function summary({ kind, counts, state }) {
   const told = listed(kind, counts);
-  return told || (state === "done" ? NOTHING[kind] ?? "" : "");
+  const nothing = kind.startsWith("train-") ? "There was nothing to learn from." : NOTHING[kind] ?? "";
+  return told || (state === "done" ? nothing : "");
 }
 
 function listed(kind, counts) {

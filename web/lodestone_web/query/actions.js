@@ -2,6 +2,7 @@
 import { postJson } from "../engine/http.js";
 import { prepared } from "../engine/uploads.js";
 import { ask, lock, running } from "./asking.js";
+import { browsed } from "./browsing.js";
 import { isFull, kept, MOST_PARTS, replaced, requestOf, uploadsOf, withPart, withText } from "./draft.js";
 import { wrongLast } from "./judging.js";
 import { excess, MOST_CHARS } from "./limits.js";
@@ -56,9 +57,9 @@ export function askRegion({ hit, part }, region) {
   return ask(withPart(kept(store.asked.value), { ...likePart(hit), region }));
 }
 
-/** Add pictures of the user to the query. */
-export async function addFiles(files) {
-  let draft = store.draft.value;
+/** Add pictures of the user to the query; `before` is the draft that they are added to. */
+export async function addFiles(files, before = store.draft.value) {
+  let draft = before;
   for (const file of files) {
     if (isFull(draft)) {
       store.toast.value = FULL;
@@ -67,10 +68,15 @@ export async function addFiles(files) {
     try {
       draft = withPart(draft, { kind: "upload", ...(await prepared(file)) });
     } catch (error) {
-      store.toast.value = error.message;
+      store.toast.value = { text: error.message, label: "Try another picture", act: choosePicture };
     }
   }
-  if (draft !== store.draft.value) await ask(draft);
+  if (draft !== before) await ask(draft);
+}
+
+/** Let the user choose a picture; browsers allow it only as the answer to a click. */
+function choosePicture() {
+  document.querySelector(".searchbox input[type=file]")?.click();
 }
 
 /** Go back to the draft before, or to the step of an index. */
@@ -84,20 +90,22 @@ export function undo(index = store.steps.value.length - 1) {
 /** Fetch further results, once at a time. */
 export async function loadMore() {
   const answer = store.answer.value;
-  const offset = answer?.next_offset;
+  const [offset, cursor] = [answer?.next_offset, answer?.next_cursor];
   const idle = store.phase.value === "done" && !store.loadingMore.value;
-  if (!idle || !offset || offset > FURTHEST || uploadsOf(store.asked.value).length) return;
+  const further = cursor || (offset && offset <= FURTHEST && !uploadsOf(store.asked.value).length);
+  if (!idle || !further) return;
   const mine = running;
   store.loadingMore.value = true;
   store.moreProblem.value = null;
   try {
-    const body = requestOf(store.asked.value, { limit: NEXT_PAGE, offset });
-    const more = await postJson("/v1/search", body, { signal: mine?.signal });
+    const signal = mine?.signal;
+    const more = cursor ? await browsed(store.asked.value.filters, { cursor, signal })
+      : await postJson("/v1/search", requestOf(store.asked.value, { limit: NEXT_PAGE, offset }), { signal });
     if (mine !== running) return;
     const there = new Set(store.hits.value.map((hit) => hit.image_id));
     const added = more.hits.filter((hit) => !there.has(hit.image_id)).map((hit) => ({ ...hit, query_id: more.query_id }));
     store.hits.value = wrongLast([...store.hits.value, ...added]);
-    store.answer.value = { ...answer, next_offset: more.next_offset };
+    store.answer.value = { ...answer, next_offset: more.next_offset, next_cursor: more.next_cursor };
   } catch (error) {
     if (mine !== running) return; // another question was asked meanwhile
     if (error.status === 401) lock();

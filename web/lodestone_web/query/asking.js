@@ -3,10 +3,13 @@ import { batch } from "../html.js";
 import { streamSearch } from "../engine/events.js";
 import { getJson, Problem, request } from "../engine/http.js";
 import { wholeList } from "../engine/lists.js";
+import { passHeaders } from "../engine/unlocked.js";
 import { entryOfAddress, setAddress } from "./addresses.js";
-import { EMPTY, isEmpty, keyOf, requestOf, spoken, uploadsOf } from "./draft.js";
+import { browsed } from "./browsing.js";
+import { EMPTY, isAsking, isBrowsing, keyOf, requestOf, spoken, uploadsOf } from "./draft.js";
 import { remember } from "./history.js";
 import { wrongLast } from "./judging.js";
+import { showPicture } from "./opening.js";
 import { answerByPictures } from "./sending.js";
 import * as store from "./store.js";
 
@@ -15,20 +18,21 @@ const MOST = 200; // results of an answer to pictures that are sent
 const RETRY_MS = 3000;
 /** AbortController of the search that runs. */
 export let running = null;
+let wanted = null; // id of the picture that the address shows large, until it is there
 let answered = ""; // the question that the results which are shown answer
 
 /**
  * Ask for what the draft says. `step` keeps the last draft, so that it can be gone back to. `address` makes an entry of the
- * browser's history, or replaces the current one ("replace").
+ * browser's history, or replaces the current one ("replace"). `picture` is the id of the one that is shown large when it is there.
  */
-export async function ask(draft = store.draft.value, { step = true, address = true, keepOpen = false } = {}) {
-  if (isEmpty(draft)) return idle(draft, address);
+export async function ask(draft = store.draft.value, { step = true, address = true, keepOpen = false, picture = null } = {}) {
+  if (!isAsking(draft)) return idle(draft, address, picture);
   running?.abort();
   const mine = (running = new AbortController());
   const begun = performance.now();
   const again = draft.text.trim() === store.asked.value.text.trim();
   batch(() => {
-    if (step && !isEmpty(store.asked.value) && store.asked.value !== draft) {
+    if (step && isAsking(store.asked.value) && store.asked.value !== draft) {
       store.steps.value = [...store.steps.value, store.asked.value].slice(-20);
     }
     store.draft.value = draft;
@@ -39,17 +43,19 @@ export async function ask(draft = store.draft.value, { step = true, address = tr
     store.broken.value = false;
     store.guides.value = [];
     store.firstMs.value = store.wholeMs.value = null;
-    if (!keepOpen) store.opened.value = store.cropping.value = null;
+    if (!keepOpen) store.opened.value = store.cropping.value = store.lone.value = null;
     if (!again) store.judged.value = new Map();
   });
   if (address) {
     setAddress({ draft, steps: store.steps.value }, { replace: address === "replace" });
     remember(draft.text);
   }
+  wanted = picture;
   const onEvent = (message) => mine === running && take(message, begun);
   const onBroken = () => mine === running && (store.broken.value = true);
   try {
-    if (uploadsOf(draft).length) onEvent({ type: "done", response: await answerByPictures(draft, { limit: MOST, signal: mine.signal }) });
+    if (isBrowsing(draft)) onEvent({ type: "done", response: await browsed(draft.filters, { signal: mine.signal }) });
+    else if (uploadsOf(draft).length) onEvent({ type: "done", response: await answerByPictures(draft, { limit: MOST, signal: mine.signal }) });
     else await streamSearch(requestOf(draft, { limit: PAGE }), { signal: mine.signal, onEvent, onBroken });
     if (mine === running) store.phase.value = "done";
   } catch (error) {
@@ -57,16 +63,24 @@ export async function ask(draft = store.draft.value, { step = true, address = tr
   }
 }
 
+/** Read what there is to search in, and what the caller may do. */
+export async function reread() {
+  const [corpora, access] = await Promise.all([
+    wholeList(getJson, "/v1/corpora", "corpora"),
+    getJson("/v1/access", { headers: passHeaders() }).catch(() => null), // the page does without: corpora say what is wrong
+  ]);
+  batch(() => {
+    store.corpora.value = corpora;
+    store.access.value = access;
+    store.known.value = true;
+    store.online.value = true;
+  });
+}
+
 /** Read what the page needs, and ask for what its address says. */
 export async function begin() {
   try {
-    const [corpora, access] = await Promise.all([
-      wholeList(getJson, "/v1/corpora", "corpora"),
-      getJson("/v1/access").catch(() => null), // the page does without: corpora say what is wrong
-    ]);
-    store.corpora.value = corpora;
-    store.access.value = access;
-    store.online.value = true;
+    await reread();
   } catch (error) {
     if (error.status === 401) lock();
     else fail(error);
@@ -80,20 +94,23 @@ export async function begin() {
 
 /** Ask for what the address says; at the start, and on back and forward. */
 export function openAddress() {
-  const { draft, steps } = entryOfAddress();
+  const { draft, steps, picture } = entryOfAddress();
   store.steps.value = steps;
-  return ask(draft, { step: false, address: false });
+  const there = store.phase.value === "done" && [draft, store.asked.value].every((one) => questionOf(one) === answered);
+  if (!there) return ask(draft, { step: false, address: false, picture });
+  store.draft.value = store.asked.value = draft;
+  return showPicture(picture);
 }
 
 /** Ask for a key; nothing may lie above the form. */
 export function lock() {
   store.locked.value = true;
-  store.opened.value = store.cropping.value = null;
+  store.opened.value = store.cropping.value = store.lone.value = null;
 }
 
-/** Show the page without a question; what else the draft holds is kept. */
-export function idle({ text, wordsOnly, filters, composition }, address) {
-  const draft = { ...EMPTY, text, wordsOnly, filters, composition };
+/** Show the page without a question, or a picture alone; what else the draft holds is kept. */
+export function idle({ text, wordsOnly, composition, copies }, address, picture = null) {
+  const draft = { ...EMPTY, text, wordsOnly, composition, copies };
   running?.abort();
   running = null;
   batch(() => {
@@ -106,14 +123,15 @@ export function idle({ text, wordsOnly, filters, composition }, address) {
     store.hits.value = [];
     store.guides.value = [];
     store.answer.value = null;
-    store.opened.value = store.cropping.value = null;
+    store.opened.value = store.cropping.value = store.lone.value = null;
   });
   if (address) setAddress({ draft, steps: [] });
+  return showPicture(picture);
 }
 
 /** Return what tells a draft from all others that have other results. */
 function questionOf(draft) {
-  return JSON.stringify([requestOf(draft, { limit: PAGE }), draft.parts.map(keyOf)]);
+  return isAsking(draft) ? JSON.stringify([requestOf(draft, { limit: PAGE }), draft.parts.map(keyOf)]) : null;
 }
 
 function take(message, begun) {
@@ -132,11 +150,21 @@ function show({ hits, ...response }, final, begun) {
   store.answer.value = response;
   if (response.guides.length) store.guides.value = response.guides;
   store.phase.value = final ? "done" : "streaming";
+  if (wanted !== null && (final || hits.some((hit) => hit.image_id === wanted))) {
+    showPicture(wanted);
+    wanted = null;
+  }
   if (final) {
     store.wholeMs.value = Math.round(performance.now() - begun);
-    const count = response.next_offset ? `The best ${hits.length}` : hits.length || "No";
-    store.announcement.value = `${count} ${hits.length === 1 ? "picture" : "pictures"} for ${spoken(store.asked.value)}.`;
+    store.announcement.value = announced(hits.length, response);
   }
+}
+
+function announced(count, { next_offset: more, probably_nothing: doubtful }) {
+  const pictures = `${count || "No"} ${count === 1 ? "picture" : "pictures"}`;
+  if (isBrowsing(store.asked.value)) return `${pictures}: ${spoken(store.asked.value)}.`;
+  if (doubtful) return `Probably no picture shows ${spoken(store.asked.value)}. ${pictures} come nearest.`;
+  return `${more ? `The best ${count} pictures` : pictures} for ${spoken(store.asked.value)}.`;
 }
 
 function fail(error) {

@@ -2,10 +2,11 @@
 //
 // A part is {kind, text} for words to avoid, {kind, id, thumbnail} for an indexed picture, or {kind, blob, url, name} for a
 // picture of the user. Kinds are like, upload, unlike and without; the words themselves are `text`. A picture to look for may
-// have a `region` {x, y, w, h}, in shares of its size. `withoutGuides` has the ids of guides that are left out by hand.
+// have a `region` {x, y, w, h}, in shares of its size. `withoutGuides` has the ids of guides that are left out by hand. With
+// `copies`, each copy of a picture is a result of its own. A draft of filters alone asks for all pictures that pass them.
 
 export const EMPTY = Object.freeze({
-  text: "", parts: [], weights: {}, wordsOnly: false, seed: 0, withoutGuides: [], filters: {}, composition: "",
+  text: "", parts: [], weights: {}, wordsOnly: false, seed: 0, withoutGuides: [], filters: {}, composition: "", copies: false,
 });
 
 export const MOST_PARTS = 8; // of a composed query
@@ -29,6 +30,16 @@ export function isFiltered(draft) {
   return Object.values(draft.filters).some((value) => value?.length);
 }
 
+/** Return whether the draft asks for all pictures that pass its filters, by date. */
+export function isBrowsing(draft) {
+  return isEmpty(draft) && isFiltered(draft);
+}
+
+/** Return whether there is anything to show for the draft. */
+export function isAsking(draft) {
+  return !isEmpty(draft) || isFiltered(draft);
+}
+
 /** Return whether the draft has parts beside plain words. */
 export function isComposed(draft) {
   return draft.parts.length > 0;
@@ -40,8 +51,8 @@ export function isFull(draft) {
 }
 
 /** Return what is kept of a draft when another question begins: where and how is searched. */
-export function kept({ filters, composition }) {
-  return { ...EMPTY, filters, composition };
+export function kept({ filters, composition, copies }) {
+  return { ...EMPTY, filters, composition, copies };
 }
 
 /** Return the draft with a part more; one that is there already is not added, and none to a full draft. */
@@ -112,7 +123,7 @@ export function sentAs(part, draft) {
 export function requestOf(draft, { limit, offset = 0 } = {}) {
   const of = (kind, member) => draft.parts.filter((part) => sentAs(part, draft) === kind).map((part) => part[member]);
   const pictures = draft.parts.filter((part) => part.kind === "like" || part.kind === "upload");
-  const body = { query: draft.text.trim(), limit, explain: false };
+  const body = { query: draft.text.trim(), limit, explain: false, collapse: !draft.copies };
   const members = { like: of("like", "id"), unlike: of("unlike", "id"), without: of("without", "text") };
   for (const [name, values] of Object.entries(members)) if (values.length) body[name] = values;
   if (Object.keys(draft.weights).length) body.weights = draft.weights;
@@ -140,7 +151,16 @@ export function isPrivate(draft) {
 export function spoken(draft) {
   const words = draft.text.trim() ? [`“${draft.text.trim()}”`] : [];
   const rest = draft.parts.map(said);
-  return [...words, ...rest].join(", ") || "nothing yet";
+  return [...words, ...rest].join(", ") || placesOf(draft.filters) || "nothing yet";
+}
+
+/** Return what filters alone ask for: pictures in photos, in the folder 2024/summer, since 2024-01-01. */
+function placesOf({ corpora = [], roots = [], path_prefix: folder, taken_from: from, taken_to: before }) {
+  const places = [
+    ...[...corpora, ...roots].map((name) => `in ${name}`),
+    folder && `in the folder ${folder}`, from && `since ${from.slice(0, 10)}`, before && `before ${before.slice(0, 10)}`,
+  ].filter(Boolean);
+  return places.length ? `pictures ${places.join(", ")}` : "";
 }
 
 /** Return what a step changed, in a few words, such as `like a picture` or `without people`; the whole draft if that is not simple. */
@@ -164,6 +184,7 @@ function said(part) {
 function otherwise(before, after) {
   if (JSON.stringify(before.weights) !== JSON.stringify(after.weights)) return "other weights";
   if (JSON.stringify(before.filters) !== JSON.stringify(after.filters)) return "other filters";
+  if (before.copies !== after.copies) return after.copies ? "with all copies" : "copies together";
   if (before.composition !== after.composition) return `compared by ${after.composition || "default"}`;
   return spoken(after);
 }
@@ -175,6 +196,7 @@ export function toAddress(draft) {
   for (const part of draft.parts) if (part.kind !== "upload") params.append(part.kind, (part.id ?? part.text) + written(part.region));
   if (draft.wordsOnly) params.set("words", "1");
   if (draft.seed) params.set("seed", draft.seed);
+  if (draft.copies) params.set("copies", "1");
   if (draft.composition) params.set("composition", draft.composition);
   for (const guide of draft.withoutGuides) params.append("leave", guide);
   if (!isPrivate(draft)) for (const [name, weight] of Object.entries(draft.weights)) params.append("weight", `${name}:${weight}`);
@@ -205,6 +227,7 @@ export function fromAddress(search) {
     withoutGuides: params.getAll("leave"),
     filters,
     composition: params.get("composition") ?? "",
+    copies: params.get("copies") === "1",
   };
   const names = namedParts(draft).map((part) => part.name);
   const weights = params.getAll("weight").map((value) => value.split(":")).filter(([name, weight]) => names.includes(name) && weight);

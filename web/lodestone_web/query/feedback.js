@@ -84,21 +84,8 @@ function failed(error) {
   store.toast.value = [error.message, error.hint].filter(Boolean).join(" ");
 }
 
-/** Put the large picture away: the results go to where it stands, or stood if it was called wrong. */
-export function closePicture() {
-  const { opened, judged, hits, shownLast } = store;
-  const id = opened.value;
-  const place = hits.value.findIndex((hit) => hit.image_id === id);
-  batch(() => {
-    opened.value = null;
-    hits.value = wrongLast(hits.value);
-    if (place >= 0) shownLast.value = judged.value.get(id) === false ? hits.value[place].image_id : id;
-  });
-}
-
 function learnt({ applied, before, after }) {
   if (!applied) return "This was known already.";
-  const moved = Object.keys(after).filter((space) => Math.abs(after[space] - (before[space] ?? 1)) > 0.0005);
-  const told = moved.map((space) => `${space} ${(before[space] ?? 1).toFixed(3)} → ${after[space].toFixed(3)}`);
-  return told.length ? `Thank you. Trust changed: ${told.join(", ")}.` : "Thank you. Nothing had to change.";
+  const moved = Object.keys(after).some((space) => Math.abs(after[space] - (before[space] ?? 1)) > 0.0005);
+  return moved ? "Thank you. The search learnt from it." : "Thank you. The order of the pictures stays.";
 }

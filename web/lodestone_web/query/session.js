@@ -35,6 +35,7 @@ export async function signOut() {
     clearSelection();
     store.corpora.value = [];
     store.access.value = null;
+    store.known.value = false;
     store.judged.value = new Map();
     signedIn(false);
     lock();

@@ -22,12 +22,14 @@ export const online = signal(true); // whether the service answers; on loopback 
 export const locked = signal(false); // the service asks for a key
 export const signedIn = signal(kept("lodestone.session")); // a key was given in this browser
 export const corpora = signal([]);
+export const known = signal(false); // the service told what there is to search in
 /** What the caller may do, and what there is to choose from, as the service told; null where it did not. */
 export const access = signal(null);
 export const announcement = signal(""); // read out by screen readers
 export const toast = signal(""); // a text, or {text, label, act}: a text with a button
 
 export const opened = signal(null); // id of the picture in the lightbox
+export const lone = signal(null); // the large picture where it is none of the results: an address named it
 export const cropping = signal(null); // {hit} or {part} of which a region is being drawn
 export const shownLast = signal(null); // id of the picture that the lightbox showed when it closed: the grid goes there
 export const judged = signal(new Map()); // image id -> true (right) or false (wrong), for the last words

@@ -2,19 +2,18 @@
 import { html, useEffect, useRef, useState } from "../html.js";
 import { filesOf } from "../engine/uploads.js";
 import { addFiles, addPicture } from "../query/actions.js";
-import { isFiltered } from "../query/draft.js";
 import { selecting } from "../query/selection.js";
 import { signIn, signOut } from "../query/session.js";
-import { asked, busy, cropping, hits, locked, opened, phase, signedIn } from "../query/store.js";
+import { busy, cropping, hits, locked, opened, phase, signedIn } from "../query/store.js";
 import { Chips } from "./chips.js";
-import { Filters } from "./filters.js";
 import { Grid } from "./grid.js";
+import { Menu } from "./icons.js";
 import { Lightbox } from "./lightbox.js";
 import { Notices } from "./notices.js";
 import { RegionDialog } from "./region.js";
 import { SearchBox } from "./searchbox.js";
 import { SelectionBar } from "./selection.js";
-import { Connection, Instead, Status } from "./status.js";
+import { Connection, Instead, Pace, Status } from "./status.js";
 import { Strip } from "./strip.js";
 import { ThemeButton } from "./themebutton.js";
 
@@ -25,26 +24,47 @@ export function App() {
     <header class="top">
       <a class="brand" href="./"><img src="docs/assets/icon.svg" alt="" width="28" height="28" /><span>Lodestone</span></a>
       ${locked.value ? html`<span class="nobox"></span>` : html`<${SearchBox} />`}
-      <nav aria-label="Page">
-        <a class="link" href="manage">Manage</a>
-        <a class="link" href="docs">API</a>
-        ${signedIn.value && html`<button type="button" class="link" onClick=${signOut}>Sign out</button>`}
-        <${ThemeButton} />
-      </nav>
+      <${Navigation} />
+      ${opened.value === null && cropping.value === null && html`<${Notices} />`}
     </header>
     <${Connection} />
     <main id="results" tabindex="-1" data-phase=${phase.value} aria-busy=${busy.value ? "true" : "false"} data-selecting=${selecting.value ? "true" : "false"}>
       ${locked.value ? html`<${Key} />` : html`
-        ${phase.value !== "idle" && html`<h1 class="hidden">Pictures that were found</h1><div class="asked"><${Chips} /><${Status} /></div><${Strip} />`}
-        ${phase.value === "idle" && isFiltered(asked.value) && html`<section class="chips" aria-label="Filters of the next search"><${Filters} /></section>`}
+        ${phase.value !== "idle" && html`<h1 class="hidden">Pictures that were found</h1><div class="asked"><${Chips} /><${Status} /><${Pace} /></div><${Strip} />`}
         <${Instead} />
         ${phase.value !== "idle" && hits.value.length > 0 && html`<${Grid} />`}`}
     </main>
     <${SelectionBar} />
     <${Lightbox} />
     <${RegionDialog} />
-    ${opened.value === null && cropping.value === null && html`<${Notices} />`}
     ${dragging && html`<div class="drop" aria-hidden="true"><p>Drop the picture to search with it</p></div>`}`;
+}
+
+/** Links to the other pages; where the page is narrow, a button unfolds them. */
+function Navigation() {
+  const [open, setOpen] = useState(false);
+  const box = useRef(null);
+  useEffect(() => {
+    if (!open) return undefined;
+    const elsewhere = (event) => { if (!box.current?.contains(event.target)) setOpen(false); };
+    addEventListener("pointerdown", elsewhere);
+    return () => removeEventListener("pointerdown", elsewhere);
+  }, [open]);
+  const onKeyDown = (event) => {
+    if (event.key !== "Escape" || !open) return;
+    setOpen(false);
+    box.current.querySelector("button").focus();
+  };
+  return html`
+    <div class="navigation" ref=${box} onKeyDown=${onKeyDown}>
+      <button type="button" class="icon unfold" aria-label="Menu" aria-expanded=${open ? "true" : "false"} aria-controls="page-links" onClick=${() => setOpen(!open)}><${Menu} /></button>
+      <nav id="page-links" class=${open ? "open" : ""} aria-label="Page">
+        <a class="link" href="manage">Manage</a>
+        <a class="link" href="docs">API</a>
+        ${signedIn.value && html`<button type="button" class="link" onClick=${signOut}>Sign out</button>`}
+        <${ThemeButton} />
+      </nav>
+    </div>`;
 }
 
 function toResults(event) {

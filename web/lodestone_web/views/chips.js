@@ -2,14 +2,17 @@
 import { html, useRef, useState } from "../html.js";
 import { addPart, undo } from "../query/actions.js";
 import { ask } from "../query/asking.js";
-import { changed, isComposed, keyOf, namedParts, spoken, withoutPart } from "../query/draft.js";
+import { changed, isBrowsing, isComposed, keyOf, namedParts, spoken, withoutPart } from "../query/draft.js";
 import { excess, MOST_CHARS } from "../query/limits.js";
-import { answer, asked, cropping, steps } from "../query/store.js";
+import { answer, asked, cropping, hits, steps } from "../query/store.js";
 import { Composition } from "./composition.js";
 import { Filters } from "./filters.js";
 import { Undo } from "./icons.js";
 import { TooLong } from "./limited.js";
+import { narrow } from "./narrow.js";
 import { PartPicture } from "./region.js";
+import { StripButton } from "./strip.js";
+import { WordsOnly } from "./wordsonly.js";
 
 const STEPS_SHOWN = 5;
 const labels = { like: ["like this", "like this region"], upload: ["your picture", "your picture’s region"], unlike: ["unlike this"] };
@@ -23,8 +26,17 @@ export function Chips() {
     <section class="chips" aria-label="Parts of the query">
       ${refined && html`<${Steps} />`}
       ${isComposed(draft) && html`<ul role="list">${parts.map((part) => html`<${Chip} key=${keyOf(part)} part=${part} share=${shares.get(part.name)} />`)}</ul>`}
-      <div class="tools">${parts.length > 0 && html`<${Without} />`}<${Filters} /><${Composition} /></div>
+      <div class="tools">${parts.length > 0 && html`<${Without} />`}<${Filters} /><${Copies} /><${StripButton} /><${Composition} />${narrow.value && !isBrowsing(draft) && html`<${WordsOnly} />`}</div>
     </section>`;
+}
+
+/** Whether copies of a picture are shown one by one; where none is left out, there is nothing to choose. */
+function Copies() {
+  const shown = asked.value.copies;
+  const left = hits.value.reduce((sum, hit) => sum + hit.copies, 0);
+  if (!shown && !left) return null;
+  const text = shown ? "Copies together" : `Show ${left.toLocaleString("en")} ${left === 1 ? "copy" : "copies"}`;
+  return html`<button type="button" class="button quiet" onClick=${() => ask({ ...asked.value, copies: !shown }, { step: false })}>${text}</button>`;
 }
 
 function Without() {

@@ -2,6 +2,7 @@
 import { html, useEffect, useState } from "../html.js";
 import { getJson } from "../engine/http.js";
 import { WorldMap } from "./map.js";
+import { cameraName, clockOf } from "./shown.js";
 import { Tags } from "./tags.js";
 
 export function Facts({ hit, path }) {
@@ -14,9 +15,9 @@ export function Facts({ hit, path }) {
   const rows = [
     ["File", inFolders(`${hit.root}/${hit.uri}`)],
     ["Size", [`${hit.width} × ${hit.height}`, info && bytes(info.size), info?.format].filter(Boolean).join(", ")],
-    ["Taken", info?.taken_local && clock(info.taken_local)],
-    ["Camera", [info?.camera_make, info?.camera_model].filter(Boolean).join(" ")],
-    ["Captions", hit.captions.slice(1).join(" · ")],
+    ["Taken", info && clockOf(info)],
+    ["Camera", cameraName(info?.camera_make, info?.camera_model)],
+    ["More captions", hit.captions.slice(1).join(" · ")],
   ];
   const placed = typeof info?.latitude === "number" && typeof info?.longitude === "number";
   return html`
@@ -35,11 +36,4 @@ function inFolders(path) {
 
 function bytes(size) {
   return size < 2 ** 20 ? `${Math.max(1, Math.round(size / 2 ** 10))} kB` : `${(size / 2 ** 20).toFixed(1)} MB`;
-}
-
-/** Return what the clock showed where the picture was taken, as precisely as is known, whatever zone it is looked at in. */
-function clock(shown) {
-  const there = new Date(shown.includes("T") ? `${shown}Z` : shown); // a day, month or year alone is read as UTC
-  const precise = { 4: { year: "numeric" }, 7: { year: "numeric", month: "long" }, 10: { dateStyle: "long" } };
-  return there.toLocaleString(undefined, { ...precise[shown.length] ?? { dateStyle: "long", timeStyle: "short" }, timeZone: "UTC" });
 }

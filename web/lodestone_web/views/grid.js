@@ -2,12 +2,15 @@
 import { html, useEffect, useLayoutEffect, useMemo, useRef, useState } from "../html.js";
 import { loadMore } from "../query/actions.js";
 import { judge } from "../query/feedback.js";
+import { openPicture } from "../query/opening.js";
 import { selectByClick, selectByKey, selected } from "../query/selection.js";
-import { answer, asked, busy, hits, judged, loadingMore, moreProblem, opened, phase, shownLast } from "../query/store.js";
+import { answer, asked, busy, hits, judged, loadingMore, may, moreProblem, phase, shownLast } from "../query/store.js";
 import { ThumbDown, ThumbUp } from "./icons.js";
 import { between, clamped, justified, vertical } from "./layout.js";
 import { moveTiles } from "./motion.js";
+import { useLongPress } from "./pressing.js";
 import { Check } from "./selection.js";
+import { fitting, hintOf } from "./shown.js";
 
 const GAP = 6;
 const AROUND = 600; // pixels above and below that are kept in the page
@@ -143,20 +146,22 @@ function Tile({ hit, index, box, shift, tiles, count, waits }) {
   const name = hit.uri.split("/").pop();
   const description = hit.captions[0] || name;
   const verdict = judged.value.get(hit.image_id);
-  const teachable = asked.value.text.trim() !== "" && answer.value !== null;
+  const teachable = asked.value.text.trim() !== "" && answer.value !== null && may("feedback");
+  const press = useLongPress(hit);
+  const open = (event) => { if (!press.took(event) && !selectByClick(event, hit)) openPicture(hit.image_id); };
   const stay = () => requestAnimationFrame(() => focusWhenThere(() => document.querySelector(`.tile[data-index="${index}"] button.open`)));
   const drag = (event) => event.dataTransfer.setData("application/x-lodestone", JSON.stringify({ image_id: hit.image_id, thumbnail: hit.thumbnail, uri: hit.uri }));
   return html`
     <div class=${`tile ${state} ${verdict === false ? "wrong" : ""} ${selected.value.has(hit.image_id) ? "selected" : ""}`} role="listitem" aria-setsize=${count} aria-posinset=${index + 1}
       data-index=${index} data-id=${hit.image_id} ref=${keep} style=${place}>
-      <button type="button" class="open" tabindex=${0} aria-label=${`Open ${index + 1}: ${description}`} onClick=${(event) => { if (!selectByClick(event, hit)) opened.value = hit.image_id; }}
-        draggable="true" onDragStart=${drag}>
-        <img src=${loads.current ? hit.thumbnail.replace(/^\//, "") : undefined} alt="" decoding="async" draggable=${false}
+      <button type="button" class="open" tabindex=${0} aria-label=${`Open ${index + 1}: ${description}`} title=${hintOf(hit)} onClick=${open}
+        ...${press.listeners} draggable=${press.draggable} onDragStart=${drag}>
+        <img src=${loads.current ? hit.thumbnail.replace(/^\//, "") : undefined} alt="" style=${fitting(hit)} decoding="async" draggable=${false}
           onLoad=${() => setState(performance.now() - born.current > LATE_MS ? "late" : "")} onError=${() => setState("damaged")} />
         ${state === "damaged" && html`<span class="missing"><bdi>${name}</bdi><br />The picture cannot be shown.</span>`}
       </button>
       <${Check} hit=${hit} description=${description} />
-      ${hit.copies > 0 && html`<span class="copies" title=${`${hit.copies} copies are left out`}>+${hit.copies}</span>`}
+      ${hit.copies > 0 && html`<span class="copies" title=${`${hit.copies + 1} copies: the best is shown`}>×${hit.copies + 1}</span>`}
       ${teachable && html`<${Thumbs} hit=${hit} verdict=${verdict} description=${description} onWrong=${stay} />`}
     </div>`;
 }

@@ -1,13 +1,16 @@
 // One picture, large: moves by keyboard, zoom, what is known about it, why it is here, and what to do next with it.
 import { html, useEffect, useLayoutEffect, useRef, useState } from "../html.js";
 import { addPicture, askLikeBut, askSimilar, loadMore } from "../query/actions.js";
-import { closePicture } from "../query/feedback.js";
+import { ask } from "../query/asking.js";
+import { isBrowsing } from "../query/draft.js";
 import { excess, MOST_CHARS } from "../query/limits.js";
-import { answer, asked, cropping, hits, judged, moreProblem, opened, phase } from "../query/store.js";
+import { closePicture, openPicture } from "../query/opening.js";
+import { answer, asked, cropping, hits, judged, lone, may, moreProblem, opened, phase } from "../query/store.js";
 import { Facts } from "./facts.js";
 import { More, Thumbs } from "./grid.js";
 import { TooLong } from "./limited.js";
 import { DialogNotices } from "./notices.js";
+import { fitting } from "./shown.js";
 import { Why } from "./why.js";
 import { Zoom } from "./zoom.js";
 
@@ -16,7 +19,7 @@ const AHEAD = 10; // pictures before the last one at which further ones are fetc
 export function Lightbox() {
   const dialog = useRef(null);
   const index = hits.value.findIndex((other) => other.image_id === opened.value);
-  const hit = hits.value[index];
+  const hit = hits.value[index] ?? (opened.value !== null && lone.value?.image_id === opened.value ? lone.value : undefined);
 
   useLayoutEffect(() => {
     if (hit && !dialog.current.open) dialog.current.showModal();
@@ -25,17 +28,20 @@ export function Lightbox() {
   }, [hit]);
 
   useEffect(() => {
-    if (hit && index >= hits.value.length - AHEAD && !moreProblem.value) loadMore();
+    if (index >= 0 && index >= hits.value.length - AHEAD && !moreProblem.value) loadMore();
   }, [hit, hits.value.length, phase.value]);
 
-  const move = (step) => { opened.value = (hits.value[index + step] ?? hit).image_id; };
+  const move = (step) => {
+    const next = index < 0 ? undefined : hits.value[index + step];
+    if (next) openPicture(next.image_id);
+  };
   const onKeyDown = (event) => {
     if (event.target.matches("input") || event.ctrlKey || event.metaKey || event.altKey) return;
     const step = { ArrowRight: 1, ArrowLeft: -1 }[event.key];
     if (step) { event.preventDefault(); move(step); }
   };
   return html`
-    <dialog class="lightbox" ref=${dialog} tabindex="-1" aria-label="Picture" onKeyDown=${onKeyDown} onClose=${closePicture}
+    <dialog class="lightbox" ref=${dialog} tabindex="-1" aria-label="Picture" onKeyDown=${onKeyDown} onClose=${() => { if (opened.value !== null) closePicture(); }}
       onClick=${(event) => event.target === dialog.current && dialog.current.close()}>
       ${hit && html`<${Shown} key=${hit.image_id} hit=${hit} index=${index} move=${move} close=${() => dialog.current.close()} />`}
       ${hit && cropping.value === null && html`<${DialogNotices} />`}
@@ -43,32 +49,35 @@ export function Lightbox() {
 }
 
 function Shown({ hit, index, move, close }) {
+  const alone = index < 0;
   const [whole, setWhole] = useState("loading");
   const path = `v1/images/${encodeURIComponent(hit.image_id)}`;
   const description = hit.captions[0] || hit.uri.split("/").pop();
   return html`
     <div class="stage">
       <${Zoom} move=${move}>
-        <img class="preview" src=${hit.thumbnail.replace(/^\//, "")} alt="" draggable=${false} hidden=${whole === "shown"} />
-        ${whole !== "damaged" && html`<img class="whole" src=${`${path}/content`} alt=${description} width=${hit.width} height=${hit.height} draggable=${false}
+        <img class="preview" src=${hit.thumbnail.replace(/^\//, "")} alt="" style=${fitting(hit)} draggable=${false} hidden=${whole === "shown"} />
+        ${whole !== "damaged" && html`<img class="whole" src=${`${path}/content`} alt=${description} width=${hit.width} height=${hit.height} style=${fitting(hit)} draggable=${false}
           hidden=${whole !== "shown"} onLoad=${() => setWhole("shown")} onError=${() => setWhole("damaged")} />`}
       <//>
       ${whole === "damaged" && html`<p class="note" role="status">The original cannot be shown here. This is its thumbnail.</p>`}
-      <button type="button" class="move back" aria-label="Previous picture" aria-disabled=${index === 0 ? "true" : "false"} onClick=${() => move(-1)}>‹</button>
-      <button type="button" class="move on" aria-label="Next picture" aria-disabled=${index === hits.value.length - 1 ? "true" : "false"} onClick=${() => move(1)}>›</button>
+      <button type="button" class="move back" aria-label="Previous picture" aria-disabled=${index <= 0 ? "true" : "false"} onClick=${() => move(-1)}>‹</button>
+      <button type="button" class="move on" aria-label="Next picture" aria-disabled=${alone || index === hits.value.length - 1 ? "true" : "false"} onClick=${() => move(1)}>›</button>
     </div>
     <aside class="facts">
       <header>
-        <h2>${index + 1} of ${hits.value.length}</h2>
+        <h2>${alone ? "One picture" : `${index + 1} of ${hits.value.length}`}</h2>
         <button type="button" class="close" aria-label="Close" onClick=${close}>×</button>
       </header>
-      ${index === hits.value.length - 1 && html`<${More} />`}
+      ${!alone && index === hits.value.length - 1 && html`<${More} />`}
       <p class="caption" dir="auto">${hit.captions[0]}</p>
       <${Next} hit=${hit} path=${path} />
-      ${asked.value.text.trim() && html`<p class="judge"><span>Right for “<bdi>${asked.value.text.trim()}</bdi>”?</span>
+      ${hit.copies > 0 && html`<p class="quiet">${hit.copies === 1 ? "One copy of it is" : `${hit.copies} copies of it are`} left out.${" "}
+        <button type="button" class="link" onClick=${() => ask({ ...asked.value, copies: true }, { step: false })}>Show all copies</button></p>`}
+      ${asked.value.text.trim() && !alone && may("feedback") && html`<p class="judge"><span>Right for “<bdi>${asked.value.text.trim()}</bdi>”?</span>
         <${Thumbs} hit=${hit} verdict=${judged.value.get(hit.image_id)} description=${description} /></p>`}
       <${Facts} hit=${hit} path=${path} />
-      <${Why} hit=${hit} queryId=${hit.query_id ?? answer.value?.query_id} />
+      ${!alone && !isBrowsing(asked.value) && html`<${Why} hit=${hit} queryId=${hit.query_id ?? answer.value?.query_id} />`}
     </aside>`;
 }
 

@@ -1,5 +1,5 @@
-// What is told beside the results: a toast, and what screen readers read out. An open dialog makes all that lies outside it
-// inert and covers it, so the notices stand in the dialog then.
+// What is told beside the results: a toast, and what screen readers read out. A toast has a place of its own, in the header or
+// below a large picture, so it covers nothing. An open dialog makes all that lies outside it inert, so the notices stand in it then.
 import { html, useEffect, useRef, useState } from "../html.js";
 import { announcement, toast } from "../query/store.js";
 import { Connection } from "./status.js";
@@ -41,5 +41,6 @@ function Toast() {
   const release = () => setHeld(false);
   return html`
     <p class="toast" role="status" onPointerEnter=${hold} onPointerLeave=${release} onFocusIn=${hold} onFocusOut=${release}>
-      <span>${text}</span>${act && html`<button type="button" class="button small" onClick=${press}>${label}</button>`}</p>`;
+      <span>${text}</span>${act && html`<button type="button" class="button small" onClick=${press}>${label}</button>`}
+      <button type="button" class="close" aria-label="Hide this" onClick=${() => { toast.value = ""; }}>×</button></p>`;
 }

@@ -29,6 +29,7 @@ function Drawing({ target, close }) {
   const [region, setRegion] = useState(part.region ?? START);
   const [source, setSource] = useState(part.url ?? `v1/images/${encodeURIComponent(part.id)}/content`);
   const [ratio, setRatio] = useState(null);
+  const [most, setMost] = useState(0); // pixels that the picture is wide at most, so that it is not blown up
   useEffect(() => box.current?.focus(), [ratio !== null]);
 
   const down = (event) => {
@@ -76,9 +77,9 @@ function Drawing({ target, close }) {
       <div class="bar"><h2 id="region-title">Search a region</h2>
         <button type="button" class="close" aria-label="Close" onClick=${close}>×</button></div>
       <div class="canvas">
-        <div class="picture" ref=${field} style=${{ "--ratio": ratio ?? 1 }} onPointerDown=${down}>
+        <div class="picture" ref=${field} style=${{ "--ratio": ratio ?? 1, "--most": most ? `${most}px` : "100cqw" }} onPointerDown=${down}>
           <img src=${source.replace(/^\//, "")} alt="The picture" draggable=${false}
-            onLoad=${({ target: { naturalWidth, naturalHeight } }) => setRatio(naturalWidth / naturalHeight || 1)}
+            onLoad=${({ target: { naturalWidth, naturalHeight } }) => { setRatio(naturalWidth / naturalHeight || 1); setMost(2 * naturalWidth); }}
             onError=${() => part.thumbnail && setSource(part.thumbnail)} />
           ${ratio !== null && html`
             <div class="box" ref=${box} role="group" tabindex="0" style=${place} onKeyDown=${onKeyDown}
@@ -120,6 +121,7 @@ function around({ x, y, w, h }) {
 /** The picture of a part, small and round; of a region, that region alone. */
 export function PartPicture({ part }) {
   const [ratio, setRatio] = useState(1);
+  const [damaged, setDamaged] = useState(false);
   const source = (part.thumbnail ?? part.url).replace(/^\//, "");
   const { x, y, w, h } = part.region ?? { x: 0, y: 0, w: 1, h: 1 };
   const shape = (ratio * w) / h; // the region covers the circle, its middle in the middle
@@ -128,6 +130,7 @@ export function PartPicture({ part }) {
     width: `${(100 * wide) / w}%`, height: `${(100 * high) / h}%`,
     left: `${(-100 * wide * x) / w - 50 * (wide - 1)}%`, top: `${(-100 * high * y) / h - 50 * (high - 1)}%`,
   };
-  return html`<span class="part-picture"><img src=${source} alt="" style=${place}
+  if (damaged) return html`<span class="part-picture broken" title="This picture cannot be shown here."></span>`;
+  return html`<span class="part-picture"><img src=${source} alt="" style=${place} onError=${() => setDamaged(true)}
     onLoad=${({ target }) => setRatio(target.naturalWidth / target.naturalHeight || 1)} /></span>`;
 }

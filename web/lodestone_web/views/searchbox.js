@@ -5,8 +5,10 @@ import { addFiles, askWords, askWritten } from "../query/actions.js";
 import { forget, history } from "../query/history.js";
 import { excess, MOST_CHARS } from "../query/limits.js";
 import { draft } from "../query/store.js";
-import { Picture } from "./icons.js";
+import { Lens, Picture } from "./icons.js";
 import { TooLong } from "./limited.js";
+import { narrow } from "./narrow.js";
+import { WordsOnly } from "./wordsonly.js";
 
 const MOST_SHOWN = 8;
 
@@ -66,7 +68,7 @@ export function SearchBox() {
           <input class="hidden" type="file" accept="image/*" multiple
             onChange=${(event) => { addFiles(filesOf(event.target)); event.target.value = ""; }} />
         </label>
-        <button class="button primary">Search</button>
+        <button class="button primary"><${Lens} /><span class="word">Search</span></button>
         <div class="past" hidden=${!shown}>
           <ul class="history" id="history" role="listbox" aria-label="Earlier searches">
             ${shown && entries.map((entry, index) => html`
@@ -76,11 +78,7 @@ export function SearchBox() {
           <button type="button" class="link" onMouseDown=${(event) => event.preventDefault()} onBlur=${leave} onClick=${() => { forget(); close(); }}>Clear history</button>
         </div>
       </div>
-      <div class="switches">
-        <label class="switch"><input type="checkbox" role="switch" checked=${draft.value.wordsOnly}
-          onChange=${(event) => askWritten({ wordsOnly: event.target.checked }, { step: false })} />
-          <span>Words only</span></label>
-      </div>
+      ${!narrow.value && html`<div class="switches"><${WordsOnly} /></div>`}
       <${TooLong} id="words-limit" text=${text} most=${MOST_CHARS} shorten=${shorten} />
     </form>`;
 }

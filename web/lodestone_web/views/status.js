@@ -1,28 +1,27 @@
-// The state of the search in words: timings, confidence, warnings, and what to do where there is nothing or an error.
+// The state of the search in words: timings, confidence, notes, and what stands in place of results.
 import { html } from "../html.js";
 import { addPart, askWords } from "../query/actions.js";
 import { ask } from "../query/asking.js";
-import { isComposed, isFiltered, spoken } from "../query/draft.js";
+import { isBrowsing, isComposed, isFiltered, spoken } from "../query/draft.js";
 import { answer, asked, broken, busy, firstMs, hits, online, phase, pictures, problem, wholeMs } from "../query/store.js";
+import { Failure } from "./failures.js";
+import { narrow } from "./narrow.js";
+import { Warnings, notesOf } from "./warnings.js";
 import { Welcome } from "./welcome.js";
 
 /** The line above the results. */
 export function Status() {
   const told = answer.value;
   if (phase.value === "idle" || !told || hits.value.length === 0) return null;
-  const stages = { text: "by the words", guides: "by words and guides", picture: "by pictures" };
-  const stage = isComposed(asked.value) ? "by all parts together" : stages[told.stage] ?? "";
+  const count = `${hits.value.length.toLocaleString("en")} ${hits.value.length === 1 ? "picture" : "pictures"}`;
   return html`
     <div class="status">
-      <p><b>${told.next_offset ? "The best " : ""}${hits.value.length} ${hits.value.length === 1 ? "picture" : "pictures"}</b>${" "}${stage}
-        ${busy.value ? html` <span class="working">still looking …</span>` : html` <${Speed} timings=${told.timings_ms} />`}</p>
-      <div class="notes">
-      ${told.corrected_query && html`<p>Searched for “<bdi>${told.corrected_query}</bdi>”.</p>`}
-      ${told.probably_nothing && html`<p class="note">Probably none of these shows it: confidence ${Math.round(100 * (told.confidence ?? 0))} %.</p>`}
-      ${told.dropped.length > 0 && html`<p class="note">Left out to answer in time: ${told.dropped.join(", ")}.</p>`}
-      ${told.warnings.map((warning) => html`<p class="note" key=${warning}>${warning}</p>`)}
+      <p>${isBrowsing(asked.value) ? html`<b>${count}${told.next_cursor ? " and more" : ""}</b>, newest first`
+        : told.probably_nothing ? html`<b class="doubtful" title=${`Confidence: ${Math.round(100 * (told.confidence ?? 0))} %`}>Probably nothing here shows it.</b> The nearest ${count}`
+        : html`<b>${told.next_offset ? "The best " : ""}${count}</b>${" "}${narrow.value ? "" : stageOf(told)}`}
+        ${busy.value ? html` <span class="working">still looking …</span>` : !narrow.value && html` <${Speed} timings=${told.timings_ms} />`}</p>
+      <${Notes} told=${told} />
       ${(told.notes ?? []).map((note) => html`<${Wish} note=${note} key=${note.code + note.phrase} />`)}
-      </div>
     </div>`;
 }
 
@@ -41,12 +40,33 @@ function Wish({ note }) {
       <button type="button" class="link" key=${words} onClick=${() => addPart(draft, { kind: "without", text: words })}>Leave out <bdi>${words}</bdi></button> `)}</p>`;
 }
 
+/** How the pictures were found and how fast: on narrow pages, at the end of the line. */
+export function Pace() {
+  const told = answer.value;
+  if (!narrow.value || busy.value || !told || hits.value.length === 0) return null;
+  return html`<p class="pace quiet">${stageOf(told)} <${Speed} timings=${told.timings_ms} /></p>`;
+}
+
+function stageOf({ stage }) {
+  const stages = { text: "by the words", guides: "by words and guides", picture: "by pictures" };
+  return isComposed(asked.value) ? "by all parts together" : stages[stage] ?? "";
+}
+
+/** What else is to be said of the answer: on narrow pages it unfolds, for pictures come first. */
+function Notes({ told }) {
+  const notes = notesOf(told);
+  const corrected = told.corrected_query && html`<p>Searched for “<bdi>${told.corrected_query}</bdi>”.</p>`;
+  if (!narrow.value) return html`<div class="notes">${corrected}<${Warnings} notes=${notes} /></div>`;
+  if (!corrected && !notes.length) return null;
+  return html`<details class="notes folded"><summary class="button small">${corrected ? "Corrected" : "Note"}</summary><div class="sheet">${corrected}<${Warnings} notes=${notes} /></div></details>`;
+}
+
 /** How long it took, as seen here; the stages of the service unfold below. */
 function Speed({ timings }) {
   const stages = Object.entries(timings ?? {});
   const [first, whole] = [firstMs.value, wholeMs.value];
   const told = whole !== null && whole - first > 10 ? `${first} ms, whole in ${whole} ms` : `${first} ms`;
-  if (first === null) return null;
+  if (first === null || isBrowsing(asked.value)) return null;
   if (!stages.length) return html`<span class="quiet">in ${told}</span>`;
   return html`<details class="timings"><summary>in ${told}</summary>
     <dl>${stages.map(([name, ms]) => html`<div key=${name}><dt>${name}</dt><dd>${ms.toFixed(1)} ms</dd></div>`)}</dl></details>`;
@@ -79,24 +99,9 @@ function Nothing() {
   return html`
     <section class="instead" role="status">
       <h2>No pictures</h2>
-      <p>${pictures.value === 0 ? html`Nothing is indexed yet. Run <code>lodestone index FOLDER</code> on the service's machine.`
-    : filtered ? "No indexed picture passes these filters."
-    : `Nothing was found for ${spoken(asked.value)}.`}</p>
-      ${filtered && html`<button type="button" class="button" onClick=${() => ask({ ...asked.value, filters: {} })}>Search without filters</button>`}
+      <p>${pictures.value === 0 ? "There are no pictures here yet." : filtered ? "No picture passes these filters." : `Nothing was found for ${spoken(asked.value)}.`}</p>
+      ${pictures.value === 0 && html`<a class="button" href="./">Begin with a folder</a>`}
+      ${filtered && html`<button type="button" class="button" onClick=${() => ask({ ...asked.value, filters: {} })}>${isBrowsing(asked.value) ? "Remove the filters" : "Search without filters"}</button>`}
       ${isComposed(asked.value) && asked.value.text && html`<button type="button" class="button" onClick=${() => askWords(asked.value.text)}>Search by the words alone</button>`}
-    </section>`;
-}
-
-function Failure() {
-  const { message, hint, code, offline, status } = problem.value;
-  const passing = status < 400 || status >= 500 || status === 429; // the same question may be answered later
-  return html`
-    <section class="instead error" role="alert">
-      <h2>${offline ? "The service is out of reach" : "This could not be answered"}</h2>
-      <p>${message}${offline && " The page asks again every few seconds, and goes on by itself."}</p>
-      ${hint && html`<p class="quiet">Hint: ${hint}</p>`}
-      ${hits.value.length > 0 && html`<p class="quiet">The pictures below are what came before.</p>`}
-      ${passing && html`<button type="button" class="button primary" onClick=${() => ask(asked.value, { step: false, address: false })}>Try again</button>`}
-      ${code && !offline && html`<p class="quiet"><code>${code}</code></p>`}
     </section>`;
 }

@@ -1,19 +1,32 @@
 // The strip of guides: what the engine drew, or took from the indexed pictures, used or rejected, each a picture to search by.
-import { html } from "../html.js";
+import { html, signal } from "../html.js";
 import { addFiles, askSimilar } from "../query/actions.js";
 import { ask } from "../query/asking.js";
 import { request } from "../engine/http.js";
 import { answer, asked, busy, guides, toast } from "../query/store.js";
+import { narrow } from "./narrow.js";
 import { standIns } from "./standins.js";
+
+const unfolded = signal(false); // on narrow pages, where pictures come first
+
+/** The button that unfolds the strip on narrow pages. */
+export function StripButton() {
+  const shown = guides.value;
+  if (!narrow.value || !shown.length) return null;
+  const [title] = titlesOf(shown.some((guide) => !isTaken(guide)), shown.some(isTaken));
+  return html`
+    <button type="button" class="button quiet" aria-expanded=${unfolded.value ? "true" : "false"} aria-controls="strip"
+      onClick=${() => { unfolded.value = !unfolded.value; }}>${title} (${shown.length})</button>`;
+}
 
 export function Strip() {
   const shown = guides.value;
-  if (!shown.length) return null;
+  if (!shown.length || (narrow.value && !unfolded.value)) return null;
   const drawn = shown.some((guide) => !isTaken(guide)); // pictures of the collection are the same with any seed
   const [title, label] = titlesOf(drawn, shown.some(isTaken));
   const used = shown.filter((guide) => guide.status === "used").length;
   return html`
-    <section class="strip" aria-label=${label}>
+    <section class="strip" id="strip" aria-label=${label}>
       <h2>${title} <span class="quiet">${used} of ${shown.length} used</span>
         ${drawn && !busy.value && html`<button type="button" class="link" onClick=${() => ask({ ...asked.value, seed: asked.value.seed + 1, withoutGuides: [] }, { step: false })}>Draw again</button>`}
       </h2>
@@ -43,7 +56,7 @@ function Guide({ guide }) {
   return html`
     <li class=${`guide ${left ? "rejected" : guide.status}`}>
       <button type="button" disabled=${!picture} title=${[told, status].filter(Boolean).join(". ")} aria-label=${label} onClick=${() => searchBy(guide, standIn)}>
-        ${picture ? html`<img src=${picture.replace(/^\//, "")} alt="" decoding="async" />` : html`<span class="vector" aria-hidden="true">vector</span>`}
+        ${picture ? html`<img src=${picture.replace(/^\//, "")} alt="" decoding="async" />` : html`<span class="vector" aria-hidden="true">…</span>`}
         ${standIn && html`<span class="badge">nearest</span>`}
         <span class="weight" aria-hidden="true"><span style=${{ width: `${Math.round(100 * Math.min(1, Math.max(0, guide.weight)))}%` }}></span></span>
       </button>

@@ -57,7 +57,7 @@ export function Tags({ hit }) {
       ${rows?.length === 0 && html`<p class="quiet">None yet.</p>`}
       ${trouble && html`<p class="note" role="alert">${trouble}${" "}
         ${rows === null && html`<button type="button" class="link" onClick=${() => { setTrouble(""); load(); }}>Try again</button>`}</p>`}
-      ${may("feedback") ? html`<${Adder} add=${add} busy=${busy} field=${field} />` : html`<p class="quiet">A key with the scope <code>feedback</code> may change them.</p>`}
+      ${may("feedback") ? html`<${Adder} add=${add} busy=${busy} field=${field} />` : html`<p class="quiet">Your key shows them, and does not change them.</p>`}
     </section>`;
 }
 

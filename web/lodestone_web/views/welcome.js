@@ -2,13 +2,18 @@
 import { html, signal, useEffect, useLayoutEffect, useMemo, useRef, useState } from "../html.js";
 import { getJson } from "../engine/http.js";
 import { askSimilar, askWords } from "../query/actions.js";
-import { corpora, pictures } from "../query/store.js";
+import { corpora, known, pictures } from "../query/store.js";
+import { AddFolder } from "./addfolder.js";
+import { Filters } from "./filters.js";
 import { justified } from "./layout.js";
+import { narrow } from "./narrow.js";
+import { fitting, hintOf } from "./shown.js";
+import { WordsOnly } from "./wordsonly.js";
 
 const EXAMPLES = ["two dogs running in the snow", "a child on a swing", "a boat on a lake at sunset", "people climbing a rock"];
 const SHOWN = 24;
 const READ = 96; // of each corpus; those that are shown are spread over them
-const FIELDS = ["image_id", "uri", "width", "height", "captions", "thumbnail"].map((name) => `images.${name}`).join();
+const FIELDS = ["image_id", "root", "uri", "width", "height", "taken_at", "utc_offset_minutes", "captions", "thumbnail"].map((name) => `images.${name}`).join();
 const LONGEST = 44; // characters of a caption that is an example
 const ROWS = [{ from: 0, rowHeight: 96, gap: 4 }, { from: 600, rowHeight: 140, gap: 6 }]; // by the width of the page
 const FULL = 0.98; // of the width, from which a row counts as full
@@ -18,6 +23,7 @@ let readFor = null;
 
 export function Welcome() {
   useEffect(() => { read(corpora.value); }, [corpora.value]);
+  if (known.value && pictures.value === 0) return html`<${AddFolder} />`;
   const captions = [...new Set(some.value.map((picture) => tidied(picture.captions[0])))].filter((text) => text && text.length <= LONGEST);
   const examples = captions.length >= EXAMPLES.length ? spread(captions, EXAMPLES.length) : EXAMPLES;
   const count = pictures.value > 0 ? html`<b>${pictures.value.toLocaleString("en")}</b> ${pictures.value === 1 ? "picture is" : "pictures are"} indexed. ` : "";
@@ -27,6 +33,7 @@ export function Welcome() {
       <p>${count}Describe one in your own words, drop a picture here, or paste one.</p>
       <ul class="examples" aria-label="Examples">${examples.map((text) => html`
         <li key=${text}><button type="button" class="button" onClick=${() => askWords(text)}><bdi>${text}</bdi></button></li>`)}</ul>
+      <div class="chips begin"><${Filters} />${narrow.value && html`<${WordsOnly} />`}</div>
       <p class="quiet keys"><kbd>/</kbd> to search, arrow keys to move, <kbd>Enter</kbd> to open</p>
       ${some.value.length > 0 && html`
         <h2>Or begin with one of yours</h2>
@@ -74,8 +81,8 @@ function Begin({ picture, place, onGone }) {
   const style = Object.fromEntries(Object.entries(place).map(([name, pixels]) => [name, `${pixels}px`]));
   return html`
     <li style=${style}>
-      <button type="button" aria-label=${`Pictures like this one: ${label}`} title="Pictures like this one" onClick=${() => askSimilar(picture)}>
-        <img src=${picture.thumbnail.replace(/^\//, "")} alt="" loading="lazy" decoding="async"
+      <button type="button" aria-label=${`Pictures like this one: ${label}`} title=${["Pictures like this one", hintOf(picture)].join("\n")} onClick=${() => askSimilar(picture)}>
+        <img src=${picture.thumbnail.replace(/^\//, "")}  alt="" style=${fitting(picture)} loading="lazy" decoding="async"
           onLoad=${(event) => event.target.classList.add("there")} onError=${onGone} /></button></li>`;
 }
 

@@ -1,0 +1,122 @@
+"""Pictures by date: pages of those that pass filters, newest first on the clock of the place where each was taken."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Final
+
+from sqlalchemy import ColumnElement, and_, func, or_, select
+
+from lodestone.catalog import tables
+from lodestone.catalog.database.engine import CatalogBase
+from lodestone.catalog.pictures.images import IMAGE_COLUMNS, image_record
+from lodestone.catalog.records import ImageRecord, ImageState
+from lodestone_schemas.dates import Precision, seconds_of
+
+_IMAGES: Final = tables.images
+_LOCAL: Final = _IMAGES.c.taken_at + 60 * func.coalesce(_IMAGES.c.utc_offset_minutes, 0)
+_AFTER_SLASH: Final = chr(ord("/") + 1)  # paths in the folder "a" lie between "a/" and "a0"
+
+
+@dataclass(frozen=True, slots=True)
+class PictureFilter:
+    """Conditions that hold together; None restricts nothing.
+
+    Attributes:
+        corpora: Ids of the corpora to look in.
+        roots: Ids of the roots to look in.
+        without_roots: Ids of roots to leave out.
+        folders: Folders inside a root, without a slash at either end; a picture lies in one of them or below.
+        local_from: First second that counts on the clock of the place, as seconds since 1970-01-01T00:00:00 of that clock.
+        local_to: First second that does not count any more, on the same clock.
+        period_to: Second by which the period of a partial date has ended, on the clock of the place: "1993" is over in 1994.
+        utc_from: First second that counts (since 1970-01-01T00:00:00Z).
+        utc_to: First second that does not count any more, in UTC.
+    """
+
+    corpora: Collection[str] | None = None
+    roots: Collection[str] | None = None
+    without_roots: Collection[str] = ()
+    folders: Collection[str] | None = None
+    local_from: float | None = None
+    local_to: float | None = None
+    period_to: float | None = None
+    utc_from: float | None = None
+    utc_to: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class DatedPlace:
+    """Place of a picture in the order by date: seconds on its own clock (None without a date), and its id."""
+
+    local: int | None
+    image_id: str
+
+
+class BrowsingRows(CatalogBase):
+    """Part of the catalog that lists pictures by date."""
+
+    def dated_page(
+        self, which: PictureFilter, limit: int, *, after: DatedPlace | None = None, states: Collection[ImageState]
+    ) -> list[ImageRecord]:
+        """Return a page of the pictures that pass a filter: newest first, those without a date last, and by id within a second.
+
+        Args:
+            which: The filter.
+            limit: Pictures a page.
+            after: Place of the last picture of the page before.
+            states: States of the pictures to return.
+        """
+        conditions = [_IMAGES.c.state.in_(states), *_conditions(which)]
+        if after is not None:
+            conditions.append(_behind(after))
+        order = (_LOCAL.is_(None), _LOCAL.desc(), _IMAGES.c.image_id)
+        query = select(*IMAGE_COLUMNS).where(*conditions).order_by(*order).limit(limit)
+        with self._reading() as connection:
+            return [image_record(row) for row in connection.execute(query)]
+
+
+def _conditions(which: PictureFilter) -> list[ColumnElement[bool]]:
+    columns = _IMAGES.c
+    conditions = [
+        column.in_(values)
+        for column, values in ((columns.corpus_id, which.corpora), (columns.root_id, which.roots))
+        if values is not None
+    ]
+    if which.without_roots:
+        conditions.append(columns.root_id.not_in(which.without_roots))
+    if which.folders is not None:
+        inside = [and_(columns.uri >= f"{folder}/", columns.uri < folder + _AFTER_SLASH) for folder in which.folders]
+        conditions.append(or_(*inside))
+    for moment, first, end in ((_LOCAL, which.local_from, which.local_to), (columns.taken_at, which.utc_from, which.utc_to)):
+        if first is not None:
+            conditions.append(moment >= first)
+        if end is not None:
+            conditions.append(moment < end)
+    if which.period_to is not None:
+        conditions.append(_is_over(datetime.fromtimestamp(which.period_to, UTC)))
+    return conditions
+
+
+def _is_over(end: datetime) -> ColumnElement[bool]:
+    """Return the condition of dates that are whole or whose period has ended: it began before the period that `end` lies in."""
+    day = end.replace(hour=0, minute=0, second=0, microsecond=0)
+    begun = {Precision.DAY: day, Precision.MONTH: day.replace(day=1), Precision.YEAR: day.replace(month=1, day=1)}
+    precision = _IMAGES.c.taken_precision
+    partial = [and_(precision == part, seconds_of(start) > _LOCAL) for part, start in begun.items()]
+    return or_(precision.is_(None), precision == Precision.SECOND, *partial)
+
+
+def _behind(place: DatedPlace) -> ColumnElement[bool]:
+    """Return the condition of the pictures behind a place, in the order of a page."""
+    later_id = _IMAGES.c.image_id > place.image_id
+    if place.local is None:
+        return and_(_LOCAL.is_(None), later_id)
+    return or_(place.local > _LOCAL, and_(place.local == _LOCAL, later_id), _LOCAL.is_(None))
+
+
+def local_seconds(image: ImageRecord) -> int | None:
+    """Return when a picture was taken on the clock of its place, as seconds since 1970-01-01T00:00:00 of that clock."""
+    return None if image.taken_at is None else image.taken_at + 60 * (image.utc_offset_minutes or 0)
