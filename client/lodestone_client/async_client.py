@@ -34,6 +34,7 @@ from lodestone_schemas.api import (
     TagList,
     TagPage,
     TagRequest,
+    TagTexts,
     TrustEventPage,
     TrustPage,
 )
@@ -215,6 +216,10 @@ class AsyncLodestone(AsyncManaging):
         return await self._run(
             read_calls.tags(offset, limit, cursor, corpus=corpus, image_id=image_id, text=text, source=source)
         )
+
+    async def tag_texts(self, limit: int = 100, *, source: str | None = None) -> TagTexts:
+        """Return the texts of tags with their numbers of pictures, those of most pictures first."""
+        return await self._run(read_calls.tag_texts(source, limit))
 
     def iter_tags(
         self,

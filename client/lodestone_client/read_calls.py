@@ -22,6 +22,7 @@ from lodestone_schemas.api import (
     SearchRequest,
     SearchResponse,
     TagPage,
+    TagTexts,
     TrustEventPage,
     TrustPage,
     UrlSearchRequest,
@@ -176,6 +177,11 @@ def tags(
     """Return the call for a page of tags, newest first."""
     params = page(offset, limit, cursor, corpus=corpus, image_id=image_id, text=text, source=source)
     return Call("GET", "/v1/tags", as_model(TagPage), params=params)
+
+
+def tag_texts(source: str | None, limit: int) -> Call[TagTexts]:
+    """Return the call for the texts of tags with their numbers of pictures."""
+    return Call("GET", "/v1/tags/texts", as_model(TagTexts), params={"source": source, "limit": limit})
 
 
 def runs(

@@ -35,6 +35,7 @@ from lodestone_schemas.api import (
     TagList,
     TagPage,
     TagRequest,
+    TagTexts,
     TrustEventPage,
     TrustPage,
 )
@@ -208,6 +209,10 @@ class Lodestone(Managing):
     ) -> TagPage:
         """Return one page of tags, newest first."""
         return self._run(read_calls.tags(offset, limit, cursor, corpus=corpus, image_id=image_id, text=text, source=source))
+
+    def tag_texts(self, limit: int = 100, *, source: str | None = None) -> TagTexts:
+        """Return the texts of tags with their numbers of pictures, those of most pictures first."""
+        return self._run(read_calls.tag_texts(source, limit))
 
     def iter_tags(
         self,

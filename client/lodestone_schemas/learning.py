@@ -59,6 +59,19 @@ class TagList(Model):
     tags: list[TagInfo]
 
 
+class TagText(Model):
+    """Counts the pictures that have a tag of one text."""
+
+    text: str
+    pictures: int
+
+
+class TagTexts(Model):
+    """Lists the texts of tags, those of most pictures first."""
+
+    texts: list[TagText]
+
+
 class TagPage(Model):
     """Holds one page of tags."""
 

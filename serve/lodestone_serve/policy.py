@@ -282,6 +282,7 @@ TABLE: Final[tuple[RoutePolicy, ...]] = (
     RoutePolicy(method="POST", path="/v1/feedback", scopes=_TEACH, idempotent=True, problems=_NOT_FOUND),
     RoutePolicy(method="POST", path="/v1/feedback/withdraw", scopes=_TEACH, idempotent=True, problems=_NOT_FOUND),
     RoutePolicy(method="GET", path="/v1/tags", scopes=_READ, problems=_NOT_FOUND),
+    RoutePolicy(method="GET", path="/v1/tags/texts", scopes=_READ),
     RoutePolicy(method="POST", path="/v1/tags", scopes=_TEACH, idempotent=True, problems=_NOT_FOUND),
     RoutePolicy(method="DELETE", path="/v1/tags/{tag_id}", scopes=_TEACH, idempotent=True),
     RoutePolicy(method="GET", path="/v1/trust", scopes=_READ),

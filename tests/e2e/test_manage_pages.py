@@ -96,12 +96,11 @@ OUTLINES = {
     - searchbox "Text of the tag"
     - combobox "Source"
     - button "Find"
-  - list:
+  - list "Tags":
     - listitem:
-      - link "Pictures like the one tagged stripes"
-      - heading "stripes" [level=2]
-      - button "Confirm stripes"
-      - button "Remove stripes"
+      - link "dots 1 picture"
+    - listitem:
+      - link "stripes 1 picture"
 """,
     "trust": """
 - main:
@@ -456,20 +455,26 @@ def test_the_name_of_a_key_that_is_too_long_is_refused_and_not_cut(page: Any) ->
 
 def test_tags_are_confirmed_and_removed(page: Any) -> None:
     show(page, "tags?source=implicit")
+    page.get_by_role("link", name="dots 1 picture").click()
     page.get_by_role("button", name="Confirm dots").click()
     page.get_by_text("“dots” is confirmed.").wait_for()
     page.get_by_role("heading", name="dots").wait_for(state="detached")
+    page.get_by_role("link", name="All tags").click()
+    page.get_by_role("link", name="stripes 1 picture").click()
     page.get_by_role("button", name="Remove stripes").click()
     page.get_by_role("button", name="Remove it").click()
     page.get_by_role("heading", name="No tags").wait_for()
+    page.get_by_role("link", name="All tags").click()
+    page.get_by_text("No tag is like that.").wait_for()
     show(page, "tags")
+    page.get_by_role("link", name="dots 1 picture").click()
     card = page.locator(".tile-card")
-    card.get_by_text("given by hand").wait_for()
+    card.get_by_text("by hand").wait_for()
     assert card.count() == 1
     card.locator("img").evaluate("(image) => image.decode()")
     page.get_by_label("Text of the tag").fill("nothing")
     page.keyboard.press("Enter")
-    page.get_by_text("No tag is like that.").wait_for()
+    page.get_by_text("No picture has this tag.").wait_for()
     assert "text=nothing" in page.url
 
 

@@ -141,7 +141,7 @@ def test_a_large_picture_holds_what_is_told_and_the_page_does_otherwise(page: An
     page.locator('[data-index="0"] .open').click()
     page.get_by_role("dialog").get_by_role("button", name="Right: 0.jpg").click()
     toast = page.locator("dialog[open] .toast")
-    toast.get_by_text("Trust changed: words 1.000 → 1.250.").wait_for()
+    toast.get_by_text("Thank you. The search learnt from it.").wait_for()
     seen = (
         "(toast) => toast.contains(document.elementFromPoint(...['x', 'y'].map((at) => toast.getBoundingClientRect()[at] + 5)))"
     )
@@ -271,7 +271,7 @@ def test_a_double_click_on_a_thumb_is_one_judgement(page: Any) -> None:
     judged = judging(page)
     page.locator('[data-index="0"]').hover()
     page.locator('[data-index="0"] .thumbs button').first.dblclick()
-    page.locator(".toast").get_by_text("Trust changed").wait_for()
+    page.locator(".toast").get_by_text("Thank you").wait_for()
     finished(page)
     assert [name for name, _ in judged] == ["feedback"]
 

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from tests.support.browser import PHONE, inaccessible, page_of, until
 from tests.support.page_answers import image_id
-from tests.support.search_page import answered, empty_site, finished, made_up_page, shared_browser  # noqa: F401 - fixtures
+from tests.support.search_page import answered, empty_site, finished, made_up_page, shared_browser, stocked  # noqa: F401 - fixtures
 from tests.support.served import Served
 
 WORDS = "two dogs running in the snow "
@@ -23,6 +23,7 @@ def test_words_that_are_too_long_stay_are_counted_and_can_be_shortened(
 ) -> None:
     with page_of(browser, site.address.url, **device) as page:
         asked = answered(page)
+        stocked(page)
         page.goto("/")
         box = page.get_by_role("combobox")
         box.fill(LONG)

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from tests.support.browser import PHONE, inaccessible, page_of, until
 from tests.support.page_answers import PIXEL, QUERY, answering, events, hit, image_id, response
-from tests.support.search_page import answered, empty_site, made_up_page, shared_browser  # noqa: F401 - fixtures
+from tests.support.search_page import answered, empty_site, long_press, made_up_page, shared_browser, stocked  # noqa: F401 - fixtures
 from tests.support.served import Served
 
 
@@ -26,7 +26,7 @@ def test_an_empty_home_says_what_to_do(page: Any) -> None:
     answering(page, events({"type": "done", "response": response([])}))
     opened(page)
     page.get_by_role("heading", name="No pictures").wait_for()
-    assert "lodestone index" in page.locator(".instead").inner_text()
+    assert page.locator(".instead").inner_text().endswith("Begin with a folder"), "no commands for visitors"
     assert inaccessible(page) == []
 
 
@@ -34,9 +34,11 @@ def test_doubtful_answers_say_so(page: Any) -> None:
     told = response([hit(0)], confidence=0.04, probably_nothing=True, warnings=["slow today"], corrected_query="dogs")
     answering(page, events({"type": "done", "response": told}))
     opened(page, "dgos")
-    page.get_by_text("Probably none of these shows it: confidence 4 %").wait_for()
+    page.locator(".status").get_by_text("Probably nothing here shows it. The nearest 1 picture").wait_for()
+    assert "best" not in page.locator(".status").inner_text()
+    assert not page.get_by_text("slow today").is_visible(), "what the service says unfolds"
+    page.get_by_text("Details").click()
     page.get_by_text("slow today").wait_for()
-    page.locator(".status").get_by_text("1 picture").wait_for()
 
 
 def test_what_words_cannot_do_has_a_button_that_does_it(page: Any) -> None:
@@ -216,7 +218,7 @@ def test_filters_that_leave_nothing_say_so(page: Any) -> None:
         lambda route: route.fulfill(json={"corpora": [{"name": "c", "images": 5, "roots": []}], "next_cursor": None}),
     )
     page.goto("/?q=dogs&folder=2024")
-    page.get_by_text("No indexed picture passes these filters.").wait_for()
+    page.get_by_text("No picture passes these filters.").wait_for()
     page.get_by_role("button", name="Search without filters").click()
     page.get_by_text("Nothing was found for “dogs”.").wait_for()
 
@@ -253,6 +255,9 @@ def test_a_refusal_shows_its_reason_and_its_hint(page: Any) -> None:
         lambda route: route.fulfill(status=429, content_type="application/problem+json", body=json.dumps(problem)),
     )
     opened(page)
+    page.get_by_role("heading", name="Too many searches at once").wait_for()
+    assert not page.get_by_text("overloaded").is_visible()
+    page.get_by_text("Details").click()
     page.get_by_text("too many <b>queries</b>").wait_for()
     page.get_by_text("Hint: later").wait_for()
     assert inaccessible(page) == []
@@ -341,8 +346,12 @@ def test_circles_of_small_pictures_are_small_and_easy_to_press(browser: Any, sit
         assert min(box["width"], box["height"]) >= 24, "what is pressed"
         seen = circle.evaluate("(check) => parseFloat(getComputedStyle(check, '::before').width)")
         assert seen <= 20
-        circle.tap()
+        assert circle.evaluate("(check) => getComputedStyle(check).opacity") == "0", "a long press selects"
+        long_press(page, page.locator(".tile .open").first)
         page.get_by_role("region", name="Selection").get_by_text("1 selected").wait_for()
+        until(page, "getComputedStyle(document.querySelector('[data-index=\"1\"] .check')).opacity", "1")
+        page.locator(".tile .check").nth(1).tap()
+        page.get_by_role("region", name="Selection").get_by_text("2 selected").wait_for()
         assert inaccessible(page) == []
 
 
@@ -367,6 +376,7 @@ def test_pictures_of_the_user_can_be_gone_back_to(page: Any, tmp_path: Path) -> 
     told = json.dumps(response([hit(1), hit(2)], stage="picture"))
     page.route("**/v1/search/image", lambda route: route.fulfill(content_type="application/json", body=told))
     (tmp_path / "own.svg").write_bytes(PIXEL)
+    stocked(page)
     page.goto("/")
     page.locator("input[type=file]").set_input_files(tmp_path / "own.svg")
     until(page, "document.querySelectorAll('.tile').length", 2)
@@ -404,6 +414,7 @@ def test_a_key_that_ends_is_asked_for_again_and_the_question_is_kept(page: Any) 
 
 
 def test_a_picture_that_is_too_large_is_refused_before_it_is_sent(page: Any, tmp_path: Path) -> None:
+    stocked(page)
     page.goto("/")
     sent: list[str] = []
     huge = tmp_path / "huge.png"
@@ -414,6 +425,7 @@ def test_a_picture_that_is_too_large_is_refused_before_it_is_sent(page: Any, tmp
     page.get_by_text("has 200 MB").wait_for()
     assert sent == []
     assert page.get_by_role("heading", name="Find pictures").is_visible(), "what was there stays"
+    page.locator(".toast").get_by_role("button", name="Try another picture").wait_for()
 
 
 def test_two_tabs_share_the_history(browser: Any, site: Served) -> None:

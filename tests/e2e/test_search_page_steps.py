@@ -10,7 +10,18 @@ from typing import Any
 
 from tests.support.browser import PHONE, inaccessible, page_of, until
 from tests.support.page_answers import PIXEL, hit, image_id, response
-from tests.support.search_page import TOAST, answered, empty_site, finished, made_up_page, shared_browser  # noqa: F401 - fixtures
+from tests.support.search_page import (  # noqa: F401 - fixtures
+    MOST_ABOVE,
+    TOAST,
+    answered,
+    browsing,
+    empty_site,
+    finished,
+    first_picture,
+    made_up_page,
+    shared_browser,
+    stocked,
+)
 from tests.support.served import Served
 
 STEPS = "document.querySelectorAll('.steps li').length"
@@ -230,17 +241,20 @@ def test_steps_are_whole_on_a_phone(browser: Any, site: Served) -> None:
         page.goto("/?q=two+dogs+that+run+after+a+red+ball+in+the+snow+of+a+park")
         finished(page)
         for words in ("people who look at them", "trees", "a fence"):
-            before = page.locator(".steps li").count() or 1
             page.get_by_label("What the picture should not show").fill(words)
             page.keyboard.press("Enter")
-            until(page, STEPS, before + 1)
             finished(page)
+        assert first_picture(page) <= MOST_ABOVE, "steps do not push the pictures down"
+        page.get_by_role("button", name="4 steps").click()
         for step in page.locator(".steps li bdi").all():
             assert step.evaluate("(text) => text.scrollWidth <= text.clientWidth && text.scrollHeight <= text.clientHeight + 1")
         for step in page.locator(".steps li").all():
             box = step.bounding_box()
             assert 0 <= box["x"] < box["x"] + box["width"] <= page.evaluate("innerWidth")
         assert page.locator(".steps ol").evaluate("(list) => list.scrollWidth <= list.clientWidth"), "nothing lies beside it"
+        page.locator(".steps li button").nth(1).click()
+        page.get_by_role("button", name="2 steps").wait_for()
+        assert page.locator(".steps ol").count() == 0, "it folds when a step was chosen"
 
 
 def test_a_slider_that_is_moved_on_is_one_entry_of_the_browsers_history(page: Any) -> None:
@@ -311,10 +325,12 @@ def test_what_other_pages_drag_here_cannot_ask_or_load_anything(page: Any) -> No
     assert [body.get("like") for body in asked] == [None, [image_id(2)]]
 
 
-def test_filters_are_seen_before_a_question_and_can_be_removed(page: Any) -> None:
+def test_filters_alone_show_their_pictures_and_can_be_removed(page: Any) -> None:
     answered(page)
+    stocked(page)
+    bodies = browsing(page)
     page.goto("/?corpus=holidays&folder=2024")
-    page.get_by_role("heading", name="Find pictures by what you mean").wait_for()
+    page.locator(".status").get_by_text("3 pictures").wait_for()
     chips = page.get_by_role("list", name="Filters").locator(".label")
     assert chips.all_inner_texts() == ["in holidays", "folder 2024"]
     page.get_by_role("button", name="Remove the filter: folder 2024").click()
@@ -322,6 +338,10 @@ def test_filters_are_seen_before_a_question_and_can_be_removed(page: Any) -> Non
     page.get_by_role("button", name="Remove the filter: in holidays").click()
     page.get_by_role("list", name="Filters").wait_for(state="detached")
     page.get_by_role("heading", name="Find pictures by what you mean").wait_for()
+    assert [body["filters"] for body in bodies] == [
+        {"corpora": ["holidays"], "path_prefix": "2024"},
+        {"corpora": ["holidays"]},
+    ]
 
 
 def test_all_collections_are_known_however_many_there_are(page: Any) -> None:

@@ -71,16 +71,16 @@ def test_tags_are_listed_with_all_that_left_them(page: Any) -> None:
     opened(page)
     until(page, "document.querySelectorAll('.tagged li').length", 3)
     assert texts(page) == [
-        "a dog given by hand, left by a search",
-        "in the snow left by a thumb",
-        "two dogs left by a search",
+        "a dog by hand, by a search",
+        "in the snow by a thumbs up",
+        "two dogs by a search",
     ]
     outline = """
 - region "Tags":
   - heading "Tags" [level=3]
   - list:
     - listitem:
-      - text: a dog given by hand, left by a search
+      - text: a dog by hand, by a search
       - button "Remove the tag a dog"
     - listitem
     - listitem
@@ -133,7 +133,7 @@ def test_without_the_right_tags_are_shown_and_cannot_be_changed(page: Any) -> No
     opened(page, scopes=("search",))
     page.locator(".tagged li").wait_for()
     assert page.locator(".tagged button, .tagged input").count() == 0
-    page.locator(".tagged").get_by_text("A key with the scope feedback may change them.").wait_for()
+    page.locator(".tagged").get_by_text("Your key shows them, and does not change them.").wait_for()
     assert inaccessible(page) == []
 
 
@@ -155,7 +155,7 @@ def test_what_fails_is_said_and_nothing_that_was_written_is_lost(page: Any) -> N
     page.get_by_role("button", name="Remove the tag a dog").click()
     until(page, "document.querySelector('.tagged').getAttribute('aria-busy')", "false")
     trouble.get_by_text("has too much").wait_for()
-    assert texts(page) == ["a dog given by hand"]
+    assert texts(page) == ["a dog by hand"]
     assert inaccessible(page) == []
 
 
@@ -183,7 +183,7 @@ def test_a_thumb_shows_the_tag_that_it_left(page: Any) -> None:
 
     page.route("**/v1/feedback", learn)
     page.get_by_role("dialog").get_by_role("button", name="Right: 0.jpg").click()
-    until(page, "[...document.querySelectorAll('.tagged li .text')].map((row) => row.innerText)", ["dogs left by a thumb"])
+    until(page, "[...document.querySelectorAll('.tagged li .text')].map((row) => row.innerText)", ["dogs by a thumbs up"])
 
 
 def test_a_session_that_ends_asks_for_the_key(page: Any) -> None:

@@ -15,6 +15,7 @@ from tests.support.served import Served, served_here
 
 TILES = ".grid .tile:not(.loading)"
 TOAST = ".toast"
+MOST_ABOVE = 120  # pixels above the first picture on a phone
 
 
 @pytest.fixture(name="browser", scope="module")
@@ -51,6 +52,42 @@ def captioned_pictures(folder: Path, *, drawn: int) -> None:
 def answered(page: Any, count: int = 3, **members: Any) -> list[dict[str, Any]]:
     """Answer every search with some pictures; returns the bodies that were asked."""
     return answering(page, events({"type": "done", "response": response([hit(at) for at in range(count)], **members)}))
+
+
+def stocked(page: Any, *names: str, images: int = 5) -> None:
+    """Let the service have collections of some pictures, so that the page does not begin with adding a folder."""
+    corpora = [{"name": name, "images": images, "roots": []} for name in names or ("photos",)]
+    page.route("**/v1/corpora*", lambda route: route.fulfill(json={"corpora": corpora, "next_cursor": None}))
+    page.route("**/v1/images?*", lambda route: route.fulfill(json={"images": [], "next_cursor": None}))
+
+
+def browsing(page: Any, count: int = 3) -> list[dict[str, Any]]:
+    """Answer every listing by date with some pictures; returns the bodies that were asked."""
+    asked: list[dict[str, Any]] = []
+
+    def answer(route: Any) -> None:
+        asked.append(route.request.post_data_json)
+        route.fulfill(json={"images": [hit(at) for at in range(count)], "next_cursor": None})
+
+    page.route("**/v1/images/browse", answer)
+    return asked
+
+
+def first_picture(page: Any) -> float:
+    """Return how many pixels lie above the first picture of a page that is not scrolled."""
+    page.evaluate("scrollTo(0, 0)")
+    return float(page.locator(".tile").first.bounding_box()["y"])
+
+
+def long_press(page: Any, target: Any, ms: int = 700) -> None:
+    """Keep a finger on a part of the page for a while, as a touch screen reports it."""
+    box = target.bounding_box()
+    point = [{"x": box["x"] + box["width"] / 2, "y": box["y"] + box["height"] / 2}]
+    session = page.context.new_cdp_session(page)
+    session.send("Input.dispatchTouchEvent", {"type": "touchStart", "touchPoints": point})
+    page.wait_for_timeout(ms)
+    session.send("Input.dispatchTouchEvent", {"type": "touchEnd", "touchPoints": []})
+    session.detach()
 
 
 def search(page: Any, words: str) -> None:

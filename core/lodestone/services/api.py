@@ -34,6 +34,7 @@ from lodestone_schemas.api import (
     TagList,
     TagPage,
     TagRequest,
+    TagTexts,
     TrustEventPage,
     TrustPage,
 )
@@ -137,6 +138,9 @@ class SearchApi(Protocol):
         source: str | None = None,
     ) -> TagPage:
         """Return one page of tags, newest first."""
+
+    def tag_texts(self, limit: int = 100, *, source: str | None = None) -> TagTexts:
+        """Return the texts of tags with their numbers of pictures, those of most pictures first."""
 
     def iter_tags(
         self, *, corpus: str | None = None, image_id: str | None = None, text: str | None = None, source: str | None = None

@@ -42,6 +42,7 @@ if TYPE_CHECKING:
         TagList,
         TagPage,
         TagRequest,
+        TagTexts,
         TrustEventPage,
         TrustPage,
     )
@@ -181,6 +182,10 @@ class LocalClient(LocalManagement):
 
         filters = TagFilters(corpus, image_id, text, source)
         return self._services.tags.page(filters, PageRequest(limit, offset, cursor), self._caller)
+
+    def tag_texts(self, limit: int = 100, *, source: str | None = None) -> TagTexts:
+        """Return the texts of tags with their numbers of pictures, those of most pictures first."""
+        return self._services.tags.texts(source, limit, self._caller)
 
     def iter_tags(
         self, *, corpus: str | None = None, image_id: str | None = None, text: str | None = None, source: str | None = None

@@ -12,7 +12,7 @@ from lodestone.errors import NotFoundError
 from lodestone.paging import PageRequest
 from lodestone.services.limits import own, shown
 from lodestone.services.redaction import redact_tags
-from lodestone_schemas.api import TagList, TagPage, TagRequest
+from lodestone_schemas.api import TagList, TagPage, TagRequest, TagTexts
 
 if TYPE_CHECKING:
     from lodestone.services.pictures import PictureUseCases
@@ -63,6 +63,14 @@ class TagUseCases:
             corpora=visibility.corpora,
         )
         return shown(caller, found, lambda whole: whole.model_copy(update={"tags": redact_tags(whole.tags)}))
+
+    def texts(self, source: str | None, limit: int, caller: Caller) -> TagTexts:
+        """Return the texts of the tags of pictures that the caller sees, those of most pictures first.
+
+        Raises:
+            InvalidRequestError: no such source.
+        """
+        return self._session.runtime.tags.texts(source=source, corpora=caller.visibility.corpora, limit=limit)
 
     async def add(self, request: TagRequest, caller: Caller) -> TagList:
         """Tag pictures by hand; a tag that is there stays as it is.

@@ -13,7 +13,7 @@ from lodestone.errors import InvalidRequestError, NotFoundError
 from lodestone.paging import decode_cursor, encode_cursor
 from lodestone.tags.terms import terms
 from lodestone.text_encoders.text import normalise_query
-from lodestone_schemas.api import TagInfo, TagPage
+from lodestone_schemas.api import TagInfo, TagPage, TagText, TagTexts
 
 if TYPE_CHECKING:
     from lodestone.catalog.catalog import Catalog
@@ -134,6 +134,21 @@ class TagService:
             next_offset=offset + limit if more and cursor is None else None,
             next_cursor=encode_cursor("tags", page[-1].created_at, page[-1].tag_id) if more else None,
         )
+
+    def texts(self, *, source: str | None = None, corpora: Collection[str] | None = None, limit: int = 100) -> TagTexts:
+        """Return the texts of tags with their numbers of pictures, those of most pictures first.
+
+        Args:
+            source: One of `SOURCES`; None for any.
+            corpora: Names of the corpora whose pictures count; None for all.
+            limit: Texts at most.
+
+        Raises:
+            InvalidRequestError: no such source.
+        """
+        corpus_ids = None if corpora is None else list(self._catalog.corpus_ids(corpora).values())
+        rows = self._catalog.tag_texts(source=_known_source(source), corpus_ids=corpus_ids, limit=limit)
+        return TagTexts(texts=[TagText(text=text, pictures=pictures) for text, pictures in rows])
 
     def _corpus_id(self, name: str | None) -> str | None:
         return None if name is None else self._catalog.corpus(name).corpus_id

@@ -19,6 +19,7 @@ from lodestone_schemas.api import (
     TagList,
     TagPage,
     TagRequest,
+    TagTexts,
     TrustEventPage,
     TrustPage,
 )
@@ -92,6 +93,15 @@ def learning_router(use_cases: LearningUseCases, tag_use_cases: TagUseCases) -> 
         """Return a page of tags, newest first."""
         page, fields = page_of(params.limit, params.offset, params.cursor), select_fields(TagPage, params.fields)
         return fields.answer(await in_thread(tag_use_cases.page, params.filters(), page, caller))
+
+    @router.get("/tags/texts", response_model=TagTexts)
+    async def tag_texts(
+        caller: RequestCaller,
+        source: Annotated[str | None, Query(max_length=100)] = None,
+        limit: Annotated[int, Query(ge=1, le=MAX_LIMIT)] = 100,
+    ) -> Response:
+        """Return the texts of tags with their numbers of pictures, those of most pictures first."""
+        return _json(await in_thread(tag_use_cases.texts, source, limit, caller))
 
     @router.post("/tags", response_model=TagList)
     async def add_tags(caller: RequestCaller, body: TagRequest) -> Response:

@@ -5,20 +5,41 @@ import { SOURCES } from "../engine/tags.js";
 import { Act, Confirmed, announce } from "./acting.js";
 import { ask, changes } from "./api.js";
 import { Empty, Loaded, useLoaded } from "./loading.js";
-import { filter, route } from "./router.js";
+import { filter, link, route } from "./router.js";
 import { Badge, When, count } from "./wording.js";
 
 const PAGE = 48;
+const TEXTS = 200;
 
 export function Tags() {
   const { text = "", source = "" } = route.value.params;
-  const from = useLoaded((signal) => ask(withParams("/v1/tags", { limit: PAGE, text, source }), { signal }), [text, source]);
   return html`
     <h1 tabindex="-1">Tags</h1>
     <p class="quiet">Words on pictures help later searches. Those that a search left may be wrong: confirm what is right, remove what is not.</p>
     <${Filters} key=${text} text=${text} source=${source} />
+    ${text ? html`<${Pictures} key=${text} text=${text} source=${source} />` : html`<${Texts} source=${source} />`}`;
+}
+
+/** The texts of all tags with their numbers of pictures; each leads to its pictures. */
+function Texts({ source }) {
+  const from = useLoaded((signal) => ask(withParams("/v1/tags/texts", { limit: TEXTS, source }), { signal }), [source]);
+  return html`
+    <${Loaded} from=${from}>${({ texts }) => html`
+      ${texts.length === 0 && html`<${Empty} title="No tags">${source ? "No tag is like that." : "Searches leave some where they are sure, and you can add tags to a large picture."}<//>`}
+      <ul class="texts" aria-label="Tags">${texts.map((one) => html`
+        <li key=${one.text}><a class="button" href=${link("tags", "", { text: one.text, source })}><bdi>${one.text}</bdi> <span class="quiet">${one.pictures.toLocaleString("en")}</span>
+          <span class="hidden">${one.pictures === 1 ? "picture" : "pictures"}</span></a></li>`)}</ul>
+      ${texts.length === TEXTS && html`<p class="quiet">These are on most pictures. Others are found by their text.</p>`}`}
+    <//>`;
+}
+
+/** The pictures of one tag. */
+function Pictures({ text, source }) {
+  const from = useLoaded((signal) => ask(withParams("/v1/tags", { limit: PAGE, text, source }), { signal }), [text, source]);
+  return html`
+    <p class="back"><a class="link" href=${link("tags", "", { source })}>All tags</a></p>
     <${Loaded} from=${from}>${(page) => html`
-      ${page.tags.length === 0 && html`<${Empty} title="No tags">${text || source ? "No tag is like that." : "Searches leave some where they are sure, and you can tag pictures: lodestone tags add."}<//>`}
+      ${page.tags.length === 0 && html`<${Empty} title="No tags">No picture has this tag.<//>`}
       <ul class="tiles">${page.tags.map((tag) => html`<${Tag} key=${tag.tag_id} tag=${tag} after=${from.refresh} />`)}</ul>
       <${Older} key=${`${text} ${source} ${changes.value} ${page.next_cursor}`} cursor=${page.next_cursor} params=${{ text, source }} />`}
     <//>`;

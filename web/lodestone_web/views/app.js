@@ -22,7 +22,7 @@ export function App() {
   return html`
     <a class="skip" href="#results" onClick=${toResults}>Skip to the results</a>
     <header class="top">
-      <a class="brand" href="./"><img src="docs/assets/icon.svg" alt="" width="28" height="28" /><span>Lodestone</span></a>
+      <a class="brand" href="./" aria-label="Lodestone"><img src="docs/assets/icon.svg" alt="" width="28" height="28" /><span>Lodestone</span></a>
       ${locked.value ? html`<span class="nobox"></span>` : html`<${SearchBox} />`}
       <${Navigation} />
       ${opened.value === null && cropping.value === null && html`<${Notices} />`}

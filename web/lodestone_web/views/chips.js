@@ -7,6 +7,7 @@ import { excess, MOST_CHARS } from "../query/limits.js";
 import { answer, asked, cropping, hits, steps } from "../query/store.js";
 import { Composition } from "./composition.js";
 import { Filters } from "./filters.js";
+import { Folded } from "./folded.js";
 import { Undo } from "./icons.js";
 import { TooLong } from "./limited.js";
 import { narrow } from "./narrow.js";
@@ -91,11 +92,13 @@ function Steps() {
   const all = [...steps.value, asked.value];
   const begin = Math.max(0, all.length - STEPS_SHOWN);
   const told = (at) => (at === begin ? spoken(all[at]) : changed(all[at - 1], all[at]));
+  const list = html`
+    <ol>${steps.value.slice(begin).map((step, at) => html`
+      <li key=${begin + at}><button type="button" class="link" title=${spoken(step)} onClick=${() => undo(begin + at)}><bdi>${told(begin + at)}</bdi></button></li>`)}
+      <li aria-current="step"><bdi>${told(all.length - 1)}</bdi></li></ol>`;
   return html`
     <nav class="steps" aria-label="Steps of this search">
       <button type="button" class="button quiet" onClick=${() => undo()}><${Undo} /> Undo</button>
-      <ol>${steps.value.slice(begin).map((step, at) => html`
-        <li key=${begin + at}><button type="button" class="link" title=${spoken(step)} onClick=${() => undo(begin + at)}><bdi>${told(begin + at)}</bdi></button></li>`)}
-        <li aria-current="step"><bdi>${told(all.length - 1)}</bdi></li></ol>
+      ${narrow.value ? html`<${Folded} label=${`${all.length - begin} steps`}>${list}<//>` : list}
     </nav>`;
 }

@@ -5,6 +5,7 @@ import { ask } from "../query/asking.js";
 import { isBrowsing, isComposed, isFiltered, spoken } from "../query/draft.js";
 import { answer, asked, broken, busy, firstMs, hits, online, phase, pictures, problem, wholeMs } from "../query/store.js";
 import { Failure } from "./failures.js";
+import { Folded } from "./folded.js";
 import { narrow } from "./narrow.js";
 import { Warnings, notesOf } from "./warnings.js";
 import { Welcome } from "./welcome.js";
@@ -58,7 +59,7 @@ function Notes({ told }) {
   const corrected = told.corrected_query && html`<p>Searched for “<bdi>${told.corrected_query}</bdi>”.</p>`;
   if (!narrow.value) return html`<div class="notes">${corrected}<${Warnings} notes=${notes} /></div>`;
   if (!corrected && !notes.length) return null;
-  return html`<details class="notes folded"><summary class="button small">${corrected ? "Corrected" : "Note"}</summary><div class="sheet">${corrected}<${Warnings} notes=${notes} /></div></details>`;
+  return html`<div class="notes"><${Folded} label=${corrected ? "Corrected" : "Note"}>${corrected}<${Warnings} notes=${notes} /><//></div>`;
 }
 
 /** How long it took, as seen here; the stages of the service unfold below. */

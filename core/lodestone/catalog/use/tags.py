@@ -130,6 +130,26 @@ class TagRows(CatalogBase):
         with self._reading() as connection:
             return [TagRecord(*row) for row in connection.execute(query)]
 
+    def tag_texts(
+        self, *, source: str | None = None, corpus_ids: Collection[str] | None = None, limit: int = 100
+    ) -> list[tuple[str, int]]:
+        """Return the texts of tags with the number of pictures that have each, most pictures first, then by text.
+
+        Args:
+            source: Only tags from this source; None for any.
+            corpus_ids: Only tags of these corpora; None for any.
+            limit: Texts at most.
+        """
+        table = tables.tags
+        conditions = _conditions(source=source)
+        if corpus_ids is not None:
+            conditions.append(table.c.corpus_id.in_(sorted(corpus_ids)))
+        pictures = func.count(table.c.image_id.distinct())
+        query = select(table.c.text, pictures).where(*conditions).group_by(table.c.text)
+        with self._reading() as connection:
+            rows = connection.execute(query.order_by(pictures.desc(), table.c.text).limit(limit))
+            return [(text, count) for text, count in rows]
+
     def tag_outbox(self, limit: int = 1_000) -> list[TagChange]:
         """Return pictures whose tags or captions the collection lacks, longest waiting first. Read it before them."""
         outbox = tables.tag_outbox
