@@ -79,12 +79,15 @@ def first_picture(page: Any) -> float:
     return float(page.locator(".tile").first.bounding_box()["y"])
 
 
-def long_press(page: Any, target: Any, ms: int = 700) -> None:
-    """Keep a finger on a part of the page for a while, as a touch screen reports it."""
+def long_press(page: Any, target: Any, ms: int = 700, moved: int = 0) -> None:
+    """Keep a finger on a part of the page for a while, as a touch screen reports it; it moves up by some pixels first."""
     box = target.bounding_box()
     point = [{"x": box["x"] + box["width"] / 2, "y": box["y"] + box["height"] / 2}]
     session = page.context.new_cdp_session(page)
     session.send("Input.dispatchTouchEvent", {"type": "touchStart", "touchPoints": point})
+    if moved:
+        there = [{"x": point[0]["x"], "y": point[0]["y"] - moved}]
+        session.send("Input.dispatchTouchEvent", {"type": "touchMove", "touchPoints": there})
     page.wait_for_timeout(ms)
     session.send("Input.dispatchTouchEvent", {"type": "touchEnd", "touchPoints": []})
     session.detach()

@@ -5,6 +5,7 @@ import { excess, MOST_FOLDER_CHARS } from "../query/limits.js";
 import { asked, corpora, hits } from "../query/store.js";
 import { Filter } from "./icons.js";
 import { TooLong } from "./limited.js";
+import { narrow } from "./narrow.js";
 
 const MOST_FOLDERS = 40; // that are suggested
 const MARGIN = 10; // pixels between the panel and the edge of the page
@@ -42,7 +43,7 @@ function FilterMenu() {
   const panel = useRef(null);
   useLayoutEffect(() => { // the panel ends before the page does
     panel.current.style.translate = "";
-    const over = open ? panel.current.getBoundingClientRect().right - (document.documentElement.clientWidth - MARGIN) : 0;
+    const over = open && !narrow.value ? panel.current.getBoundingClientRect().right - (document.documentElement.clientWidth - MARGIN) : 0;
     if (over > 0) panel.current.style.translate = `${-over}px`;
   }, [open]);
   useEffect(() => {
