@@ -254,7 +254,7 @@ def test_the_pages_are_reached_from_the_search_page_and_lead_back(browser: Any, 
         page.get_by_role("heading", name="Corpora", level=1).wait_for()
         page.keyboard.press("Tab")
         page.get_by_role("link", name="Search", exact=True).click()
-        page.get_by_role("heading", name="Find pictures by what you mean").wait_for()
+        page.get_by_role("heading", name="Add a folder").wait_for()
 
 
 def test_each_page_is_outlined_for_those_who_do_not_see_it(page: Any) -> None:

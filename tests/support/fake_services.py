@@ -25,6 +25,7 @@ from lodestone.services.models import Embedded, GeneratedImages, ModelUseCases
 from lodestone.services.pictures import PictureFile
 from lodestone.services.redaction import redact_status
 from lodestone_schemas.api import (
+    BrowseRequest,
     CorpusInfo,
     CorpusPage,
     CorpusRenamed,
@@ -34,6 +35,7 @@ from lodestone_schemas.api import (
     GuideInfo,
     Hit,
     ImageInfo,
+    ImagePage,
     PictureLabel,
     PictureQuality,
     PictureTags,
@@ -279,6 +281,9 @@ class _Pictures:
 
     def content(self, image_id: str, caller: Caller) -> PictureFile:
         return self._fake.content(image_id)
+
+    def browse(self, request: BrowseRequest, caller: Caller) -> ImagePage:
+        return ImagePage(images=[])
 
     page = people = None
 

@@ -14,7 +14,7 @@ EVERY_ROUTE = pytest.mark.parametrize("row", TABLE, ids=lambda row: row.name)
 
 # What a change of the table must not change by mistake. Whatever is not listed has the usual value.
 PAGES = {"GET /", "GET /docs", "GET /manage", "GET /docs/assets/{name}", "GET /web/files/{name:path}"}
-SESSIONS = {"POST /v1/session", "DELETE /v1/session"}
+SESSIONS = {"POST /v1/session", "DELETE /v1/session", "POST /v1/session/unlock"}
 NO_SCOPE = {"GET /healthz", "GET /readyz", "GET /metrics", "GET /openapi.json", "GET /v1/status", *PAGES, *SESSIONS}
 OTHER_SCOPES = {
     "POST /v1/feedback": "search feedback",

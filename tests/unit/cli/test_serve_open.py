@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -12,15 +13,25 @@ from tests.support.cli import run_here
 URL = "http://127.0.0.1:7860"
 
 
-@pytest.mark.parametrize(("flags", "expected"), [((), []), (("--open",), [URL])])
+@pytest.mark.parametrize(
+    ("flags", "keys", "expected"),
+    [((), "false", []), (("--open",), "true", [URL]), (("--open",), "false", ["file:///…/unlock.html"])],
+)
 def test_the_page_is_opened_when_it_is_asked_for(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, flags: tuple[str, ...], expected: list[str]
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, flags: tuple[str, ...], keys: str, expected: list[str]
 ) -> None:
     opened: list[str] = []
+    monkeypatch.setenv("LODESTONE_SERVE__AUTH__KEYS", keys)
+    (tmp_path / "home").mkdir()
 
     def serve(_settings: Any, *, options: Any, ready_callback: Callable[[str], None]) -> None:
         assert opened == [], "nothing answers yet"
         ready_callback(URL)
+        for place in opened:
+            if place.startswith("file:"):
+                page = Path(place.removeprefix("file://"))
+                assert f"{URL}/#unlock=" in page.read_text(), "the code is no part of what other users see of the browser"
+                assert "unlock=" not in place
 
     monkeypatch.setattr("lodestone_serve.hosting.run.serve_forever", serve)
     monkeypatch.setattr("webbrowser.open", lambda url: opened.append(url) or True)
@@ -28,7 +39,9 @@ def test_the_page_is_opened_when_it_is_asked_for(
 
     done = run_here("serve", *flags, home=tmp_path / "home")
 
-    assert (done.code, opened) == (0, expected), done.err
+    shown = [re.sub(r"^file:///.*/", "file:///…/", place) for place in opened]
+    assert (done.code, shown) == (0, expected), done.err
+    assert list((tmp_path / "home").glob("unlock.*")) == [], "no code outlives the service"
 
 
 @pytest.mark.parametrize("has_browser", [True, False])

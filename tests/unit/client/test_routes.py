@@ -15,7 +15,7 @@ from lodestone.config.settings import ServeSettings
 from lodestone.errors import LodestoneError
 from lodestone_client import AsyncLodestone, Lodestone, RetryPolicy
 from lodestone_schemas.access import KeyRequest
-from lodestone_schemas.api import FeedbackRequest, SearchOptions, SearchRequest, TagRequest
+from lodestone_schemas.api import BrowseRequest, FeedbackRequest, SearchFilters, SearchOptions, SearchRequest, TagRequest
 from lodestone_schemas.directories import DirectoryChange, DirectoryRelocation, DirectoryRequest
 from lodestone_schemas.openai import DrawingRequest, EmbeddingsRequest
 from lodestone_schemas.swaps import ShadowRequest
@@ -34,6 +34,8 @@ CALLS: dict[str, Callable[[Lodestone], Any]] = {
     "tag_image": lambda c: c.tag_image(ID),
     "by_url": lambda c: c.by_url("https://pictures.example/a.jpg"),
     "image": lambda c: c.image(ID),
+    "browse": lambda c: c.browse(BrowseRequest(filters=SearchFilters(path_prefix="2024"), cursor="c")),
+    "tag_texts": lambda c: c.tag_texts(10, source="user"),
     "images": lambda c: c.images("family", 10, cursor="c"),
     "thumbnail": lambda c: c.thumbnail(ID),
     "content": lambda c: c.content(ID),
@@ -141,6 +143,7 @@ def test_every_route_can_be_asked(client: Lodestone, asked: list[httpx.Request],
         ("get", "/v1/search"),
         ("post", "/v1/session"),
         ("delete", "/v1/session"),
+        ("post", "/v1/session/unlock"),
         ("get", "/v1/access"),
         ("post", "/v1/images/paths"),
         ("post", "/v1/feedback/withdraw"),
