@@ -41,7 +41,7 @@ class SafeCommands(TyperGroup):
             names = [name for name in self.commands if name not in DESTRUCTIVE]
             if args and (similar := get_close_matches(args[0], names, cutoff=_ALIKE)):
                 listed = ", ".join(repr(name) for name in similar)
-                error.message = f"{str(error.message).rstrip('.')}. Did you mean {listed}?"  # type: ignore[attr-defined]
+                error.message = f"{str(error.message).rstrip('.')}. Did you mean {listed}?"
             raise
 
 

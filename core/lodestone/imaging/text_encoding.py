@@ -88,7 +88,7 @@ def _likeness_to_words(text: str) -> float:
     framed = f" {text} "
     score = 0.0
     for place in range(1, len(framed) - 1):
-        before, char, after = framed[place - 1 : place + 2]
+        before, char, after = framed[place - 1], framed[place], framed[place + 1]
         if char.isascii():
             continue
         score += _of_letter(before, char, after) if char.isalpha() else _of_mark(before, char, after)

@@ -181,7 +181,6 @@ class DecideStage:
         response = response_of(query, shown, hits, stage=stage, weights=weights, gate=gate, guides=guides, presence=presence)
         return QueryAnswer(ranking, response, presence)
 
-
     def _shown(self, resolved: ResolvedQuery, ranking: Ranking) -> tuple[Ranking, list[Hit]]:
         with waiting_at_most(CATALOG_PATIENCE_S):
             return self._hydrator.shown(resolved, ranking)

@@ -103,7 +103,7 @@ class Exclusion:
         self._system_folders = boundaries.system_folders
         self._own = {os.path.realpath(path) for path in boundaries.own}
         first = [*boundaries.exclude, *patterns]
-        self._first = (("", parsed(first)),) if first else ()
+        self._first: tuple[tuple[str, GitIgnoreSpec], ...] = (("", parsed(first)),) if first else ()
         self._known: dict[str, FolderRules] = {}
 
     def of(self, relative: str, names: Collection[str] | None = None) -> FolderRules:

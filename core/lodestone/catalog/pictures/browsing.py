@@ -16,7 +16,7 @@ from lodestone.catalog.records import ImageRecord, ImageState
 from lodestone_schemas.dates import Precision, seconds_of
 
 _IMAGES: Final = tables.images
-_LOCAL: Final = _IMAGES.c.taken_at + 60 * func.coalesce(_IMAGES.c.utc_offset_minutes, 0)
+_LOCAL: Final[ColumnElement[int]] = _IMAGES.c.taken_at + 60 * func.coalesce(_IMAGES.c.utc_offset_minutes, 0)
 _AFTER_SLASH: Final = chr(ord("/") + 1)  # paths in the folder "a" lie between "a/" and "a0"
 
 
@@ -80,7 +80,7 @@ class BrowsingRows(CatalogBase):
 
 def _conditions(which: PictureFilter) -> list[ColumnElement[bool]]:
     columns = _IMAGES.c
-    conditions = [
+    conditions: list[ColumnElement[bool]] = [
         column.in_(values)
         for column, values in ((columns.corpus_id, which.corpora), (columns.root_id, which.roots))
         if values is not None
@@ -104,8 +104,8 @@ def _is_over(end: datetime) -> ColumnElement[bool]:
     """Return the condition of dates that are whole or whose period has ended: it began before the period that `end` lies in."""
     day = end.replace(hour=0, minute=0, second=0, microsecond=0)
     begun = {Precision.DAY: day, Precision.MONTH: day.replace(day=1), Precision.YEAR: day.replace(month=1, day=1)}
-    precision = _IMAGES.c.taken_precision
-    partial = [and_(precision == part, seconds_of(start) > _LOCAL) for part, start in begun.items()]
+    precision: ColumnElement[str] = _IMAGES.c.taken_precision
+    partial = [and_(precision == part.value, seconds_of(start) > _LOCAL) for part, start in begun.items()]
     return or_(precision.is_(None), precision == Precision.SECOND, *partial)
 
 
@@ -114,7 +114,7 @@ def _behind(place: DatedPlace) -> ColumnElement[bool]:
     later_id = _IMAGES.c.image_id > place.image_id
     if place.local is None:
         return and_(_LOCAL.is_(None), later_id)
-    return or_(place.local > _LOCAL, and_(place.local == _LOCAL, later_id), _LOCAL.is_(None))
+    return or_(place.local > _LOCAL, and_(_LOCAL.in_([place.local]), later_id), _LOCAL.is_(None))
 
 
 def local_seconds(image: ImageRecord) -> int | None:

@@ -426,7 +426,7 @@ class EdgeCollection:
                 target.count_upserts(len(records))
                 if records:
                     if self.spec.sparse:
-                        points = [qe.Point(record.id, record.vector, record.payload or {}) for record in records]
+                        points = [qe.Point(record.id, record.vector or {}, record.payload or {}) for record in records]
                         target.shard.update(qe.UpdateOperation.upsert_points(points))
                     else:
                         target.shard.update(upsert_operation(as_batch(records, dim=self.spec.dim)))

@@ -30,13 +30,13 @@ def copy_points(shard: qe.EdgeShard, target: Path, spec: CollectionSpec) -> None
     target.mkdir(parents=True)
     copied = qe.EdgeShard.create(str(target), engine_config(spec))
     try:
-        create_field_indexes(copied, spec)
+        create_field_indexes(copied, spec.fields)
         offset = None
         while True:
             records, offset = shard.scroll(
                 qe.ScrollRequest(offset=offset, limit=CALL_POINTS, with_payload=True, with_vector=True)
             )
-            page = [qe.Point(record.id, record.vector, record.payload or {}) for record in records]
+            page = [qe.Point(record.id, record.vector or {}, record.payload or {}) for record in records]
             if page:
                 copied.update(qe.UpdateOperation.upsert_points(page))
             if offset is None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from datetime import datetime
 from pathlib import Path
 
 import pytest
@@ -11,6 +12,7 @@ from tests.support.catalogs import make_root, picture
 from lodestone.catalog.catalog import Catalog
 from lodestone.catalog.pictures.browsing import DatedPlace, PictureFilter, local_seconds
 from lodestone.catalog.records import ImageState, Root
+from lodestone_schemas.dates import seconds_of
 
 DAY = 86_400
 SHOWN = {ImageState.PENDING}
@@ -113,3 +115,28 @@ def test_texts_of_tags_are_counted_by_pictures_the_most_first(catalog: Catalog, 
     assert [one.text for one in service.texts(source=IMPLICIT).texts] == ["boats", "ants"]
     assert [one.text for one in service.texts(limit=1).texts] == ["dogs"]
     assert service.texts(corpora=["elsewhere"]).texts == []
+
+
+@pytest.mark.parametrize(
+    ("end", "expected"),
+    [
+        ("1993-01-01T00:00:00", []),
+        ("1993-06-15T00:00:00", []),
+        ("1993-06-16T00:00:00", ["day.jpg"]),
+        ("1993-06-30T23:59:59", ["day.jpg"]),
+        ("1993-07-01T00:00:00", ["day.jpg", "month.jpg"]),
+        ("1993-12-31T00:00:00", ["day.jpg", "month.jpg"]),
+        ("1994-01-01T00:00:00", ["day.jpg", "month.jpg", "year.jpg"]),
+    ],
+)
+def test_a_partial_date_is_listed_only_where_its_whole_period_is_over(catalog: Catalog, end: str, expected: list[str]) -> None:
+    _, root = make_root(catalog)
+    began = {"year": "1993-01-01", "month": "1993-06-01", "day": "1993-06-15"}
+    catalog.add_images(
+        [
+            picture(root, f"{part}.jpg", taken_at=int(seconds_of(datetime.fromisoformat(start))), taken_precision=part)
+            for part, start in began.items()
+        ]
+    )
+
+    assert sorted(listed(catalog, PictureFilter(period_to=seconds_of(datetime.fromisoformat(end))))) == expected

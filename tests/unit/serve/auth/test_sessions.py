@@ -18,9 +18,7 @@ def sessions(monkeypatch: pytest.MonkeyPatch) -> Sessions:
     return Sessions("token")
 
 
-@pytest.mark.parametrize(
-    "seconds", [0, 1, HOLDS_S, -1, -61, -3600, -CLOCK_STEP_S], ids=lambda seconds: f"{seconds:+} s"
-)
+@pytest.mark.parametrize("seconds", [0, 1, HOLDS_S, -1, -61, -3600, -CLOCK_STEP_S], ids=lambda seconds: f"{seconds:+} s")
 def test_a_session_goes_on_for_a_week_also_when_the_clock_is_set_back(
     sessions: Sessions, monkeypatch: pytest.MonkeyPatch, seconds: int
 ) -> None:
