@@ -340,3 +340,20 @@ def test_a_tag_that_another_process_changes_while_it_is_delivered_is_written_as_
     assert home.catalog.tag_outbox(10) == []
     assert home.found("a red boat") == [first]
     assert home.found("a black dog") == [first]
+
+
+@pytest.mark.parametrize("limit", [1, 3, 7, 8])
+def test_pages_by_cursor_hold_every_tag_once_newest_first(home: Home, limit: int) -> None:
+    for number in range(7):
+        home.book.add([home.ids["holidays"][number % 3]], f"tag {number}")
+    whole = [tag.text for tag in home.book.list(limit=100).tags]
+    assert sorted(whole) == [f"tag {number}" for number in range(7)]
+    walked, cursor = [], None
+    while True:
+        page = home.book.list(limit=limit, cursor=cursor)
+        walked += [tag.text for tag in page.tags]
+        cursor = page.next_cursor
+        if cursor is None:
+            break
+        assert len(page.tags) == limit
+    assert walked == whole
