@@ -638,8 +638,10 @@ async def test_diversity_is_measured_in_the_space_that_decides_most(collection, 
 
 def test_the_usual_likeness_of_captions_is_that_of_the_words_themselves_and_negated_for_words_to_avoid(engine):
     class Calibrated:
+        known = True
+
         def standing(self, collection, vector):
-            return float(vector[0]), 0.5
+            return (float(vector[0]), 0.5) if self.known else (0.1, 0.5)
 
     stage = engine._pipeline.composing["default"].composed
     vector = np.array([0.6, 0.8], np.float32)
@@ -647,7 +649,10 @@ def test_the_usual_likeness_of_captions_is_that_of_the_words_themselves_and_nega
     kept, stage._calibration = stage._calibration, Calibrated()
     try:
         measured = stage._measured(searches, ["without"])
+        stage._calibration.known = False  # there are too few captions: the usual likeness is that of words as they are
+        usual = stage._measured(searches, ["without"])
     finally:
         stage._calibration = kept
     assert measured["words", "captions"] == Standing(pytest.approx(0.6), 0.5)
     assert measured["without", "captions"] == Standing(pytest.approx(-0.6), 0.5)
+    assert [one.mean for one in usual.values()] == pytest.approx([0.1, -0.1])
