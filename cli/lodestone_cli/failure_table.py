@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
+from unicodedata import category, normalize
 
 from lodestone.errors import InvalidRequestError, OutOfSpaceError
 from lodestone_cli.naming import corpora_of
@@ -18,7 +19,8 @@ if TYPE_CHECKING:
     from lodestone.catalog.records import Failure
 
 _FIELDS: Final = ("run_id", "corpus", "root", "path", "uri", "code", "message", "image_id")
-_FORMULA_BEGINS: Final = frozenset("=+-@\t\r\n")
+_FORMULA_BEGINS: Final = frozenset("=+-@")
+_CELL_BEGINS: Final = frozenset("\t\r\n")
 _FULL: Final = frozenset({errno.ENOSPC, errno.EDQUOT})
 
 
@@ -78,5 +80,12 @@ def write_table(file: Path, rows: Iterator[dict[str, Any]]) -> int:
 
 
 def _cell(value: str | None) -> str | None:
-    """Return a value that no spreadsheet runs as a formula, because file names are not trusted. JSON lines keep it as it is."""
-    return f"'{value}" if value and value[0] in _FORMULA_BEGINS else value
+    """Return a value that no spreadsheet runs as a formula, because file names are not trusted. JSON lines keep it as it is.
+
+    Spreadsheets take full-width signs for the plain ones, and pass over spaces and signs that are not seen.
+    web/lodestone_web/engine/csv.js has the same rule.
+    """
+    if not value:
+        return value
+    seen = next((sign for sign in normalize("NFKC", value) if not (sign.isspace() or category(sign).startswith("C"))), "")
+    return f"'{value}" if value[0] in _CELL_BEGINS or seen in _FORMULA_BEGINS else value

@@ -13,7 +13,12 @@ import pytest
 from lodestone.errors import CatalogError, InvalidRequestError
 from lodestone_cli.failure_table import write_table
 
-NAMES = ["=cmd|' C'!A0.jpg", "+1.jpg", "-1.jpg", "@SUM(A1).jpg", "\tx.jpg", 'plain, "quoted" 🐈.jpg', "two\nlines.jpg"]
+FORMULAS = ["=cmd|' C'!A0.jpg", "+1.jpg", "-1.jpg", "@SUM(A1).jpg", "\tx.jpg", "\rx.jpg", "\nx.jpg"]
+# Full width and small forms, and plain ones behind spaces and signs that are not seen.
+FORMULAS += ["＝1+1.jpg", "＋1.jpg", "－1.jpg", "＠x.jpg", "﹦1.jpg"]
+FORMULAS += [" =1.jpg", "\u00a0=1.jpg", "\u200b=1.jpg", "\ufeff +1.jpg", "\x00=1"]
+PLAIN = ['plain, "quoted" 🐈.jpg', "two\nlines.jpg", " 1=1.jpg", "ＡＢ＝1.jpg", "'=1.jpg", "−1.jpg", "\u200b", " "]
+NAMES = [*FORMULAS, *PLAIN]
 
 
 def rows() -> Iterator[dict[str, Any]]:
@@ -35,8 +40,7 @@ def test_no_cell_of_a_table_is_a_formula_and_every_name_is_one_cell(tmp_path: Pa
     assert write_table(tmp_path / name, rows()) == len(NAMES)
     with (tmp_path / name).open(encoding="utf-8", newline="") as file:
         found = [row["uri"] for row in csv.DictReader(file, dialect=dialect)]
-    assert [uri.removeprefix("'") for uri in found] == NAMES
-    assert [uri[0] == "'" for uri in found] == [True] * 5 + [False] * 2
+    assert found == [f"'{name}" for name in FORMULAS] + PLAIN
 
 
 def test_json_lines_have_names_as_they_are(tmp_path: Path) -> None:

@@ -6,7 +6,10 @@
 const UTF8_NAMES = 0x0800;
 const VERSION = 20;
 const HIDDEN = /[\u0000-\u001f\u007f-\u009f\u202a-\u202e\u2066-\u2069<>:"|?*]/g; // or refused by Windows
-const DEVICE = /^(con|prn|aux|nul|com\d|lpt\d)(?=\.|$)/i;
+const DEVICE = /^(con|prn|aux|nul|com[\d¹²³]|lpt[\d¹²³]|conin\$|conout\$)(?= *(?:\.|$))/i; // "con .jpg" is the console too
+const MOST_PART = 240; // bytes of a file's or folder's name: file systems take 255, and a number may be added
+const MOST_PATH = 3_800; // bytes; systems take about 4,000, and the archive 65,535
+const LONGEST_ENDING = 16;
 const TABLE = Uint32Array.from({ length: 256 }, (_, byte) => {
   let value = byte;
   for (let bit = 0; bit < 8; bit += 1) value = value & 1 ? (value >>> 1) ^ 0xedb88320 : value >>> 1;
@@ -74,13 +77,33 @@ export class ZipWriter {
   }
 }
 
+/** Return as much of a text as fits into that many bytes of UTF-8, in whole characters. */
+function cut(text, bytes) {
+  return text.slice(0, new TextEncoder().encodeInto(text, new Uint8Array(bytes)).read);
+}
+
+/** Return a name of at most `MOST_PART` bytes; a long one keeps its ending. */
+function shortened(part) {
+  if (bytesOf(part) <= MOST_PART) return part;
+  const dot = part.lastIndexOf(".");
+  const ending = dot > 0 && part.length - dot <= LONGEST_ENDING ? part.slice(dot) : "";
+  return cut(part.slice(0, part.length - ending.length), MOST_PART - bytesOf(ending)) + ending;
+}
+
+function bytesOf(text) {
+  return new TextEncoder().encode(text).length;
+}
+
 /**
  * Return a path that stays inside the folder that it is unpacked in, on any system. Windows leaves dots and spaces at the end
- * of a name out, so `.. ` would be the folder above, and keeps some names for devices.
+ * of a name out, so `.. ` would be the folder above, and keeps some names for devices. Names that are too long are cut, and a
+ * path that is too long loses its first folders.
  */
 export function safeName(name) {
-  const parts = name.split(/[\\/]/).map((part) => part.replace(HIDDEN, "_").replace(/[. ]+$/, "")).filter(Boolean);
-  return parts.map((part) => part.replace(DEVICE, "_$&")).join("/") || "unnamed";
+  const clean = (part) => shortened(part.replace(HIDDEN, "_")).replace(/[. ]+$/, "");
+  const parts = name.split(/[\\/]/).map(clean).filter(Boolean).map((part) => part.replace(DEVICE, "_$&")).slice(-MOST_PATH / 2);
+  while (parts.length > 1 && bytesOf(parts.join("/")) > MOST_PATH) parts.shift();
+  return parts.join("/") || "unnamed";
 }
 
 function dosTime(date) {

@@ -1,6 +1,7 @@
 // Exports of selected pictures: a list of paths, JSON, CSV, and a zip archive of the originals.
 import { signal } from "../html.js";
 import { postJson, Problem, request } from "../engine/http.js";
+import { cell } from "../engine/csv.js";
 import { ZipWriter } from "../engine/zip.js";
 import { access, announcement, toast } from "./store.js";
 
@@ -120,13 +121,6 @@ async function original(hit, signal, left) {
 
 function pathOf(hit) {
   return `${hit.root}/${hit.uri}`;
-}
-
-/** Return a value as a cell. Spreadsheets would run text that begins like a formula, so an apostrophe is put before it. */
-function cell(value) {
-  const text = String(value ?? "");
-  const inert = typeof value === "string" && /^[=+\-@\t\r\n]/.test(text) ? `'${text}` : text;
-  return /[",\r\n]/.test(inert) ? `"${inert.replaceAll('"', '""')}"` : inert;
 }
 
 function save(blob, name) {
