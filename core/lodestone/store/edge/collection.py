@@ -286,7 +286,7 @@ class EdgeCollection:
         if generation is not None:
             if delete:
                 with suppress(StoreError):  # of damaged files, which are about to go
-                    generation.retire(delete=False)
+                    generation.retire(delete=False, record=False)
             else:
                 with engine_errors("flushing the collection", self.path):
                     generation.shard.flush()

@@ -116,10 +116,14 @@ class Generation:
             self._leases -= 1
             self._idle.notify_all()
 
-    def retire(self, *, delete: bool) -> None:
+    def retire(self, *, delete: bool, record: bool = True) -> None:
         """Close the shard once it has no readers (engine calls take milliseconds), and remove its files if asked. Idempotent.
 
         No caller may `enter` the generation after this call.
+
+        Args:
+            delete: Remove the files.
+            record: Record what the files hold, which reads those that were written; not where others are about to remove them.
         """
         with self._idle:
             self._idle.wait_for(lambda: self._leases == 0)
@@ -131,7 +135,7 @@ class Generation:
             if not delete:
                 self._record.suspend(durable=False)
             self.shard.close()
-            if not delete:
+            if record and not delete:
                 self._record.renew(written=written)
         if delete:
             discard(self.path)

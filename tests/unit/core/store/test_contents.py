@@ -192,3 +192,34 @@ def test_a_row_beyond_all_rows_is_found_before_the_engine_makes_room_for_it(
 
 def test_a_trial_opening_says_what_failed(tmp_path: Path) -> None:
     assert (run_probe(tmp_path) or "").startswith("a trial opening failed: ")
+
+
+@pytest.mark.parametrize(
+    ("written", "journal", "read"),
+    [
+        (False, False, {"small", "touched"}),
+        (True, False, {"small", "touched", "large"}),
+        (False, True, {"small", "touched", "large"}),
+    ],
+)
+def test_only_files_that_can_have_changed_are_read_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, written: bool, journal: bool, read: set[str]
+) -> None:
+    """Without writes the engine changes small files, and large ones when it applies a journal."""
+    sizes = {"small": 100, "large": 101, "touched": 500, "sealed/matrix.dat": 500, "sealed/id_tracker.mappings": 1}
+    for name, size in sizes.items():
+        path = tmp_path / "shard" / "segments" / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(b"x" * size)
+    if journal:
+        (tmp_path / "shard" / "segments" / "x_journal.dat").write_bytes(b"x")
+    record = _record(tmp_path)
+    record.renew(written=True)
+    if journal:
+        (tmp_path / "shard" / "segments" / "x_journal.dat").unlink()
+    os.utime(tmp_path / "shard" / "segments" / "touched", ns=(1, 1))
+    monkeypatch.setattr(contents, "_SMALL", 100)
+    seen: list[str] = []
+    monkeypatch.setattr(contents, "read_facts", lambda path: (seen.append(path.name), read_facts(path))[1])
+    record.renew(written=written)
+    assert set(seen) == read
