@@ -42,7 +42,7 @@ from lodestone.store.edge.engine import (
     upsert_operation,
 )
 from lodestone.store.edge.generation import SHARD_DIR, Generation, build_facts, content_record, record_build
-from lodestone.store.edge.living_points import copy_points, point_bytes
+from lodestone.store.edge.living_points import as_they_are, copy_points, point_bytes
 from lodestone.store.edge.matrix import VectorMatrix
 from lodestone.store.edge.matrix_keeper import MatrixKeeper, MatrixPolicy
 from lodestone.store.edge.spec import SPEC_FILE, dump_spec, read_spec
@@ -54,7 +54,6 @@ from lodestone.store.files import (
     require_space,
 )
 from lodestone.store.limits import CALL_POINTS
-from lodestone.store.records import as_batch
 from lodestone_schemas.collections import CollectionSpec
 
 CURRENT_FILE = "CURRENT"
@@ -425,10 +424,6 @@ class EdgeCollection:
                 deleted = set(batch).difference(str(record.id) for record in records)
                 target.count_upserts(len(records))
                 if records:
-                    if self.spec.sparse:
-                        points = [qe.Point(record.id, record.vector or {}, record.payload or {}) for record in records]
-                        target.shard.update(qe.UpdateOperation.upsert_points(points))
-                    else:
-                        target.shard.update(upsert_operation(as_batch(records, dim=self.spec.dim)))
+                    target.shard.update(as_they_are(records))
                 if deleted:
                     target.shard.update(delete_operation(sorted(deleted)))

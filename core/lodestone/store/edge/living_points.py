@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
@@ -17,6 +18,14 @@ _POINT_BYTES: Final = 300  # of a point besides its vector: id and payload
 def point_bytes(spec: CollectionSpec) -> int:
     """Return about how many bytes a point takes."""
     return 4 * spec.dim + _POINT_BYTES
+
+
+def as_they_are(records: Sequence[qe.Record]) -> qe.UpdateOperation:
+    """Return the operation that writes points of either kind, read with vectors and payloads, elsewhere."""
+    points = [
+        qe.Point(record.id, record.vector if record.vector is not None else [], record.payload or {}) for record in records
+    ]
+    return qe.UpdateOperation.upsert_points(points)
 
 
 def copy_points(shard: qe.EdgeShard, target: Path, spec: CollectionSpec) -> None:
@@ -36,9 +45,8 @@ def copy_points(shard: qe.EdgeShard, target: Path, spec: CollectionSpec) -> None
             records, offset = shard.scroll(
                 qe.ScrollRequest(offset=offset, limit=CALL_POINTS, with_payload=True, with_vector=True)
             )
-            page = [qe.Point(record.id, record.vector or {}, record.payload or {}) for record in records]
-            if page:
-                copied.update(qe.UpdateOperation.upsert_points(page))
+            if records:
+                copied.update(as_they_are(records))
             if offset is None:
                 break
         copied.flush()
