@@ -12,15 +12,19 @@ from tests.support.home import image_ids, open_runtime, vectors_of
 from tests.support.home_bytes import finds, needles
 from tests.support.pictures import photo, write_photo
 
-from lodestone.catalog.records import ImageState, TagRecord
+from lodestone.catalog.catalog import Catalog
+from lodestone.catalog.records import ImageState, RunState, TagRecord
 from lodestone.directories.naming import find_directory
 from lodestone.directories.remove import remove_directory
+from lodestone.errors import NotFoundError
 from lodestone.home.runtime import Runtime
 from lodestone.indexing.run.index_run import index_paths
-from lodestone.indexing.run.removal import remove_pictures
+from lodestone.indexing.run.remains import remains_of
+from lodestone.indexing.run.removal import finish_removals, remove_pictures
 from lodestone.indexing.run.remove import remove_corpus
 from lodestone.indexing.run.report import IndexRequest
 from lodestone.indexing.sync.collections import sync
+from lodestone.services.local import LocalClient
 from lodestone_schemas.api import SearchRequest
 
 LATITUDE, LONGITUDE = 61.234375, 7.62890625  # exact in every kind of float
@@ -175,6 +179,69 @@ def test_no_byte_of_a_removed_corpus_stays(album: Album) -> None:
     album.runtime.close()
     left = finds(album.home, wanted)
     assert not left, "\n".join(left)
+
+
+def test_a_removal_that_is_killed_again_and_again_is_finished_by_the_same_command(
+    album: Album, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    album.index(album.kept, album.secret)
+    wanted = album.needles()
+    catalog = album.runtime.catalog
+    root_id = find_directory(catalog, album.secret.name).root_id
+    for owner, name in (
+        (Catalog, "withdraw_images"),
+        (Catalog, "forget_mentions"),
+        (Catalog, "replace_slices"),
+        (Catalog, "drop_slice"),
+        (Catalog, "remove_images"),
+        (Catalog, "remove_root"),
+    ):
+        with monkeypatch.context() as patched:
+            patched.setattr(owner, name, killed)
+            with pytest.raises(KilledError):
+                remove_directory(album.runtime, root_id)
+        assert catalog.root(root_id).path == str(album.secret), "the command must find what it left"
+    remove_directory(album.runtime, root_id)
+    sync(album.runtime)
+    album.runtime.close()
+    left = finds(album.home, wanted)
+    assert not left, "\n".join(left)
+
+
+class KilledError(Exception):
+    """As if the process ended here."""
+
+
+def killed(*_arguments: object, **_options: object) -> None:
+    raise KilledError
+
+
+def test_old_slices_stay_while_another_run_may_read_them_and_are_told_until_they_go(album: Album) -> None:
+    album.index(album.kept, album.secret)
+    catalog = album.runtime.catalog
+    other = catalog.start_run("index", catalog.ensure_corpus("others").corpus_id)
+    removed = remove_directory(album.runtime, find_directory(catalog, album.secret.name).root_id)
+    assert removed.erasure.waiting > 0
+    remains = remains_of(album.runtime)
+    assert (remains.slices, remains.slice_bytes) == (removed.erasure.waiting, removed.erasure.waiting_bytes)
+    assert remains.slice_bytes > 0
+    assert "remain in" in remains.sentences()[0]
+    assert finish_removals(album.runtime) == 0
+    assert remains_of(album.runtime).slices == remains.slices
+    catalog.finish_run(other.run_id, RunState.DONE)
+    finish_removals(album.runtime)
+    assert remains_of(album.runtime).sentences() == []
+
+
+def test_a_picture_is_removed_through_the_client_and_an_unknown_one_is_refused(album: Album) -> None:
+    album.index(album.kept)
+    ids = image_ids(album.runtime, "photos")
+    with LocalClient.over(album.runtime) as client:
+        client.remove_image(ids["kept/3.jpg"])
+        with pytest.raises(NotFoundError):
+            client.remove_image(ids["kept/3.jpg"])
+    assert set(image_ids(album.runtime, "photos")) == {f"kept/{number}.jpg" for number in (0, 1, 2, 4, 5)}
+    assert album.runtime.catalog.forget_tombstones([]) == 0, "every collection has carried out the deletion"
 
 
 def test_only_the_slices_that_hold_a_removed_picture_are_written_again(album: Album) -> None:
