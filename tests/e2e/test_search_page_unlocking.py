@@ -45,7 +45,7 @@ def test_the_tab_that_was_opened_is_unlocked_and_no_other(browser: Any, site: Se
         page.get_by_label("Folder", exact=True).wait_for()
         page.get_by_role("link", name="Manage").first.click()
         page.get_by_role("link", name="Keys").click()
-        page.get_by_role("button", name="Make").first.wait_for()
+        page.get_by_role("heading", name="No keys").wait_for()
         assert page.get_by_text(LOCKED).count() == 0
         other = page.context.new_page()
         other.goto(f"{site.address.url}/manage#/keys")

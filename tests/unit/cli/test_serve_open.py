@@ -21,8 +21,8 @@ def test_the_page_is_opened_when_it_is_asked_for(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, flags: tuple[str, ...], keys: str, expected: list[str]
 ) -> None:
     opened: list[str] = []
-    monkeypatch.setenv("LODESTONE_SERVE__AUTH__KEYS", keys)
     (tmp_path / "home").mkdir()
+    (tmp_path / "home" / "lodestone.toml").write_text(f"[serve.auth]\nkeys = {keys}\n")
 
     def serve(_settings: Any, *, options: Any, ready_callback: Callable[[str], None]) -> None:
         assert opened == [], "nothing answers yet"
