@@ -487,6 +487,7 @@ def test_trust_is_a_bar_for_each_space(page: Any) -> None:
     page.route("**/v1/trust", lambda route: route.fulfill(json={"topics": [TOPIC]}))
     page.route("**/v1/trust/events*", lambda route: route.fulfill(json={"events": events, "next_offset": None}))
     show(page, "trust")
+    page.get_by_role("heading", name="Searches like “a cat”").wait_for()
     assert page.locator(".bars b").all_inner_texts() == ["1.250", "0.750"]
     page.get_by_text("<b>a dog</b>").wait_for()
     assert page.locator("polyline").first.get_attribute("points") == "0.0,12.00 60.0,10.80 120.0,9.00"

@@ -7,6 +7,7 @@ import { Badge, When, count } from "./wording.js";
 const EVENTS = 200;
 const WIDTH = 120; // of a curve, in its own units
 const HEIGHT = 24;
+const NAMELESS = /^topic-[0-9a-f]{8}$/;
 
 export function Trust() {
   const from = useLoaded(load);
@@ -34,13 +35,18 @@ function Topic({ topic, events }) {
   const weights = Object.entries(topic.weights).sort(([, one], [, other]) => other - one);
   return html`
     <section class="card" aria-label=${`Topic ${topic.topic}`}>
-      <div class="head"><h2><bdi>${topic.topic}</bdi></h2><p class="quiet">${count(topic.queries, "query", "queries")}</p></div>
+      <div class="head"><h2 title=${topic.topic}><bdi>${nameOf(topic)}</bdi></h2><p class="quiet">${count(topic.queries, "query", "queries")}</p></div>
       ${topic.words.length > 0 && html`<p class="words">${topic.words.map((words) => html`<q key=${words}><bdi>${words}</bdi></q> `)}</p>`}
       <ul class="bars">${weights.map(([space, weight]) => html`
         <li key=${space}><span>${space}</span><${Weight} weight=${weight} /><b>${weight.toFixed(3)}</b><${Curve} values=${past(events, space)} /></li>`)}</ul>
       ${events.length > 0 && html`<details><summary>${count(events.length, "change")}</summary>
         <ol class="rows">${events.map((event) => html`<${Change} key=${event.event_id} event=${event} />`)}</ol></details>`}
     </section>`;
+}
+
+/** Return what people call a topic; one that nobody named is called by words that were asked. */
+function nameOf({ topic, words }) {
+  return NAMELESS.test(topic) && words.length ? `Searches like “${words[0]}”` : topic;
 }
 
 /** A bar from the middle, which is 1: to the left end, 0, or to the right end, 2 and more. */

@@ -16,7 +16,6 @@ from lodestone.catalog.records import ImageRecord, ImageState
 from lodestone_schemas.dates import Precision, seconds_of
 
 _IMAGES: Final = tables.images
-_LOCAL: Final[ColumnElement[int]] = _IMAGES.c.taken_at + 60 * func.coalesce(_IMAGES.c.utc_offset_minutes, 0)
 _AFTER_SLASH: Final = chr(ord("/") + 1)  # paths in the folder "a" lie between "a/" and "a0"
 
 
@@ -72,7 +71,7 @@ class BrowsingRows(CatalogBase):
         conditions = [_IMAGES.c.state.in_(states), *_conditions(which)]
         if after is not None:
             conditions.append(_behind(after))
-        order = (_LOCAL.is_(None), _LOCAL.desc(), _IMAGES.c.image_id)
+        order = (_local().is_(None), _local().desc(), _IMAGES.c.image_id)
         query = select(*IMAGE_COLUMNS).where(*conditions).order_by(*order).limit(limit)
         with self._reading() as connection:
             return [image_record(row) for row in connection.execute(query)]
@@ -90,7 +89,7 @@ def _conditions(which: PictureFilter) -> list[ColumnElement[bool]]:
     if which.folders is not None:
         inside = [and_(columns.uri >= f"{folder}/", columns.uri < folder + _AFTER_SLASH) for folder in which.folders]
         conditions.append(or_(*inside))
-    for moment, first, end in ((_LOCAL, which.local_from, which.local_to), (columns.taken_at, which.utc_from, which.utc_to)):
+    for moment, first, end in ((_local(), which.local_from, which.local_to), (columns.taken_at, which.utc_from, which.utc_to)):
         if first is not None:
             conditions.append(moment >= first)
         if end is not None:
@@ -105,16 +104,21 @@ def _is_over(end: datetime) -> ColumnElement[bool]:
     day = end.replace(hour=0, minute=0, second=0, microsecond=0)
     begun = {Precision.DAY: day, Precision.MONTH: day.replace(day=1), Precision.YEAR: day.replace(month=1, day=1)}
     precision: ColumnElement[str] = _IMAGES.c.taken_precision
-    partial = [and_(precision == part.value, seconds_of(start) > _LOCAL) for part, start in begun.items()]
+    partial = [and_(precision == part.value, _local() < seconds_of(start)) for part, start in begun.items()]
     return or_(precision.is_(None), precision == Precision.SECOND, *partial)
+
+
+def _local() -> ColumnElement[int]:
+    """Return when a picture was taken, on the clock of its place."""
+    return _IMAGES.c.taken_at + 60 * func.coalesce(_IMAGES.c.utc_offset_minutes, 0)
 
 
 def _behind(place: DatedPlace) -> ColumnElement[bool]:
     """Return the condition of the pictures behind a place, in the order of a page."""
     later_id = _IMAGES.c.image_id > place.image_id
     if place.local is None:
-        return and_(_LOCAL.is_(None), later_id)
-    return or_(place.local > _LOCAL, and_(_LOCAL.in_([place.local]), later_id), _LOCAL.is_(None))
+        return and_(_local().is_(None), later_id)
+    return or_(_local() < place.local, and_(_local() == place.local, later_id), _local().is_(None))
 
 
 def local_seconds(image: ImageRecord) -> int | None:
