@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from lodestone_cli.folders import FolderFilters
     from lodestone_schemas.api import QueryExplanation
 
+_CANDIDATES = 5  # pictures of one name in an error
 _RUNS = 1_000  # looked through for the last index run
 
 
@@ -62,8 +63,31 @@ class HomeLocator:
             return [name.lower()]
         image_ids = [image.image_id for image in self._records(Path(name)) if image.state != "gone"]
         if not image_ids:
-            raise NotFoundError(f"no picture {name!r} is indexed", hint="give its file as lodestone search shows it, or its id")
+            image_ids = [self._called(name)]
         return image_ids
+
+    def _called(self, name: str) -> str:
+        """Return the id of the only picture whose file has this name, or whose path ends like this.
+
+        Raises:
+            NotFoundError: there is none.
+            InvalidRequestError: there are several.
+        """
+        from lodestone.sources.locators import shown_place
+        from lodestone.sources.uris import spellings
+
+        end = name.strip("/")
+        images = self._catalog.pictures_called(spellings(end), most=_CANDIDATES + 1) if end else []
+        if not images:
+            raise NotFoundError(f"no picture {name!r} is indexed", hint="give its file as lodestone search shows it, or its id")
+        if len(images) > 1:
+            roots = {root.root_id: root for root in self._catalog.roots(None)}
+            shown = ", ".join(repr(shown_place(roots[image.root_id], image)) for image in images[:_CANDIDATES])
+            more = " and more" if len(images) > _CANDIDATES else ""
+            raise InvalidRequestError(
+                f"several pictures are called {name!r}: {shown}{more}", hint="give the path of the one that is meant, or its id"
+            )
+        return images[0].image_id
 
     def unchanged(self, file: Path) -> str | None:
         """Return the id of the picture that was indexed from this file, if it can be found and the file is as it was."""

@@ -45,6 +45,7 @@ from lodestone.catalog.pictures.corpora import CorpusRows
 from lodestone.catalog.pictures.deletions import DeletionRows
 from lodestone.catalog.pictures.duplicates import DuplicateRows
 from lodestone.catalog.pictures.images import ImageRows
+from lodestone.catalog.pictures.names import NameRows
 from lodestone.catalog.pictures.photo_facts import PhotoFactRows
 from lodestone.catalog.pictures.removal import RemovalRows
 from lodestone.catalog.pictures.thumbnails import ThumbnailRows
@@ -65,6 +66,7 @@ class Catalog(
     CorpusRows,
     ImageRows,
     BrowsingRows,
+    NameRows,
     PhotoFactRows,
     CaptionRows,
     CompactionRows,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable, Sequence
 from typing import Protocol
 
 from lodestone.catalog.records import CaptionRecord, Corpus, ImageRecord, Root
@@ -22,6 +22,9 @@ class CatalogReader(Protocol):
 
     def roots(self, corpus_id: str | None = None) -> list[Root]:
         """Return the roots of one corpus, or all roots."""
+
+    def folders_called(self, spellings: Sequence[str], root_ids: Collection[str], *, most: int = 6) -> list[str]:
+        """Return the folders inside some roots that a name means; see `NameRows`."""
 
     def disabled_roots(self) -> tuple[str, ...]:
         """Return the ids of the roots whose pictures must not be found now; every query reads them."""

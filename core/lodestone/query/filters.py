@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import unicodedata
 from collections.abc import Sequence
 from datetime import datetime
 from typing import Final
@@ -13,11 +12,13 @@ from lodestone.catalog.reading import CatalogReader
 from lodestone.catalog.records import Root
 from lodestone.errors import InvalidRequestError, UnknownNameError
 from lodestone.query.tree import Image, Leaf, Picture, Vector
+from lodestone.sources.uris import spellings
 from lodestone.store.base import Between, Condition, Filter, HasId, MatchAny
 from lodestone_schemas.api import SearchFilters
 from lodestone_schemas.dates import seconds_of
 
 _NAMED: Final = 3  # directories in a note
+_CANDIDATES: Final = 5  # folders of one name in an error
 _NOWHERE: Final = "nowhere"  # id of no corpus
 
 
@@ -37,7 +38,8 @@ def restriction(
 
     Raises:
         UnknownNameError: no such corpus, or no such root in the corpora asked for.
-        InvalidRequestError: `taken_from` is not before `taken_to`, or the path prefix leaves the root.
+        InvalidRequestError: `taken_from` is not before `taken_to`, the path prefix leaves the root, or several folders have
+            this name.
     """
     must: list[Condition] = []
     must_not: list[Condition] = []
@@ -48,7 +50,7 @@ def restriction(
         must.append(MatchAny("root", _root_ids(filters.roots, corpora, catalog)))
     folder = _folder(filters.path_prefix or "")
     if folder:
-        must.append(MatchAny("folders", _spellings(folder)))
+        must.append(MatchAny("folders", spellings(_folder_meant(folder, filters, corpora, catalog))))
     if filters.taken_from is not None or filters.taken_to is not None:
         must += _taken(filters.taken_from, filters.taken_to)
         must_not += _not_whole(filters.taken_to)
@@ -141,9 +143,23 @@ def _folder(prefix: str) -> str:
     return "/".join(parts)
 
 
-def _spellings(folder: str) -> tuple[str, ...]:
-    # URIs keep the file system's own spelling, and people cannot see whether an accent is part of its letter.
-    return tuple(dict.fromkeys((folder, unicodedata.normalize("NFC", folder), unicodedata.normalize("NFD", folder))))
+def _folder_meant(folder: str, filters: SearchFilters, corpora: Sequence[str], catalog: CatalogReader) -> str:
+    """Return the folder that a path or a name means: itself where a root has it, else the only one of that name in the roots.
+
+    Raises:
+        InvalidRequestError: several folders have the name; they are listed.
+    """
+    roots = [root for root in catalog.roots(None) if not corpora or root.corpus_id in corpora]
+    asked = [root.root_id for root in roots if not filters.roots or root.name in filters.roots]
+    called = catalog.folders_called(spellings(folder), asked, most=_CANDIDATES + 1)
+    if len(called) > 1:
+        more = " and more" if len(called) > _CANDIDATES else ""
+        raise InvalidRequestError(
+            f"several folders are called {folder!r}: {', '.join(map(repr, called[:_CANDIDATES]))}{more}",
+            hint="give the path of the one that is meant, from its root on",
+            candidates=called[:_CANDIDATES],
+        )
+    return called[0] if called else folder
 
 
 def _taken(start: datetime | None, end: datetime | None) -> list[Between]:

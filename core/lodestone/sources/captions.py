@@ -23,7 +23,7 @@ from lodestone.files.urls import bare_of
 from lodestone.imaging.exif import EmbeddedMetadata
 from lodestone.imaging.text_encoding import decode_text
 from lodestone.imaging.written_texts import written_texts
-from lodestone.sources.uris import name_of
+from lodestone.sources.uris import composed, name_of
 
 _log = logging.getLogger(__name__)
 
@@ -55,10 +55,13 @@ class Caption:
 
 
 class CaptionTable:
-    """Captions by file, which `load` reads from a table."""
+    """Captions by file, which `load` reads from a table. Names match files in either spelling of accents."""
 
     def __init__(self, captions: Mapping[str, tuple[Caption, ...]], *, shared_names: frozenset[str] = frozenset()) -> None:
-        self._captions = dict(captions)
+        self._captions: dict[str, tuple[Caption, ...]] = {}
+        for file, texts in captions.items():  # two spellings of one name are one file
+            held = self._captions.get(composed(file), ())
+            self._captions[composed(file)] = tuple(dict.fromkeys((*held, *texts)))[:MAX_CAPTIONS]
         self._shared_names = shared_names
 
     def __len__(self) -> int:
@@ -88,9 +91,10 @@ class CaptionTable:
 
         A bare name that several pictures share (see `with_unique_names`) gives no captions.
         """
+        uri = composed(uri)
         if uri in self._captions:
             return self._captions[uri]
-        name = name_of(uri)
+        name = composed(name_of(uri))
         return () if name in self._shared_names else self._captions.get(name, ())
 
     def with_unique_names(self, uris: Iterable[str]) -> CaptionTable:
@@ -98,7 +102,7 @@ class CaptionTable:
 
         Without this call `for_uri` gives a bare name's captions to every picture of that name.
         """
-        names = Counter(name for uri in uris if (name := name_of(uri)) in self._captions)
+        names = Counter(name for uri in uris if (name := composed(name_of(uri))) in self._captions)
         shared = frozenset(name for name, count in names.items() if count > 1)
         for name in sorted(shared):
             _log.warning("captions of %r: %d pictures have that name; give their paths", name, names[name])
@@ -108,8 +112,8 @@ class CaptionTable:
         """Return the files of the table that name none of the pictures `uris`, sorted."""
         left = set(self._captions)
         for uri in uris:
-            left.discard(uri)
-            left.discard(name_of(uri))
+            left.discard(composed(uri))
+            left.discard(composed(name_of(uri)))
         return sorted(left)
 
 

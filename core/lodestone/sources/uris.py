@@ -9,10 +9,13 @@ the prefix never means two things.
 from __future__ import annotations
 
 import os
+import unicodedata
+from itertools import islice, product
 from pathlib import Path, PurePath
 from urllib.parse import quote_from_bytes, unquote_to_bytes
 
 BYTES_PREFIX = "bytes:"
+_MOST_SPELLINGS = 256
 
 
 def uri_of(relative: str | PurePath) -> str:
@@ -35,6 +38,40 @@ def relative_path_of(uri: str) -> str:
 def path_of(root: Path, uri: str) -> Path:
     """Return the path of the file named `uri`, given its root."""
     return root / relative_path_of(uri)
+
+
+def composed(name: str) -> str:
+    """Return a name with every accent as part of its letter, so that names which look the same compare equal."""
+    return unicodedata.normalize("NFC", name)
+
+
+def spellings(name: str) -> tuple[str, ...]:
+    """Return the ways in which file systems may spell a name or a path, the given one first; at most 256.
+
+    Accents may be parts of their letters or follow them, and in one path both may occur: a folder made on Linux may hold
+    one that a Mac made. Where there are too many ways, each part of the path is spelt in one way.
+    """
+    whole = composed(name)
+    ways = [tuple(dict.fromkeys((letter, unicodedata.normalize("NFD", letter)))) for letter in _letters(whole)]
+    if 2 ** sum(len(way) > 1 for way in ways) > _MOST_SPELLINGS:
+        parts = whole.split("/")
+        ways = [tuple(dict.fromkeys((part, unicodedata.normalize("NFD", part)))) for part in parts]
+        mixed = ("/".join(chosen) for chosen in product(*ways))
+    else:
+        mixed = ("".join(chosen) for chosen in product(*ways))
+    uniform = (name, whole, unicodedata.normalize("NFD", name))
+    return tuple(dict.fromkeys((*uniform, *islice(mixed, _MOST_SPELLINGS))))[:_MOST_SPELLINGS]
+
+
+def _letters(text: str) -> list[str]:
+    """Return a text's letters, each with the accents that follow it."""
+    letters: list[str] = []
+    for character in text:
+        if letters and unicodedata.combining(character):
+            letters[-1] += character
+        else:
+            letters.append(character)
+    return letters
 
 
 def folders_of(uri: str) -> tuple[str, ...]:
