@@ -240,6 +240,16 @@ def test_both_kinds_are_noted_of_one_query() -> None:
         ("photos from 2019", "photos"),
         ("last summer at the lake", "at the lake"),
         ("March 2020", ""),
+        ("a dog 3 days ago", "a dog"),
+        ("a dog two months ago at the lake", "a dog at the lake"),
+        ("a week ago, snow", "snow"),
+        ("a cat last month", "a cat"),
+        ("photos from yesterday", "photos"),
+        ("a boat from 2015 to 2018", "a boat"),
+        ("a boat on March 12, 2020", "a boat"),
+        ("a party from the 1990s", "a party"),
+        ("christmas 2019", ""),
+        ("snow on 2020-03-12", "snow"),
     ],
 )
 def test_a_note_has_the_words_without_their_wish(text: str, rest: str) -> None:
