@@ -13,6 +13,7 @@ from lodestone_cli.command_context import printable
 from lodestone_cli.file_names import path_fields
 from lodestone_cli.options import Output, Pictures, ResultFormat
 from lodestone_cli.result_files import ResultFiles, print_paths
+from lodestone_cli.while_indexing import note_indexing
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -47,6 +48,7 @@ def emit_answer(
         explained: Whether people get the technical lines too, about rules, weights, guides and times.
     """
     response = files.kept(response)
+    note_indexing(context)
     named = (part.image_id for part in response.parts if part.image_id is not None)
     paths = context.locator.paths([*(hit.image_id for hit in response.hits), *named])
     grid = _grid(context, files)

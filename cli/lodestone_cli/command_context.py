@@ -177,6 +177,13 @@ class CommandContext:
         settings = self.loaded.settings
         return None if settings.catalog_url else Home(settings.home).catalog
 
+    def runs_at_a_glance(self) -> int | None:
+        """Return how many runs of this home count as running; None where only the catalog itself can tell."""
+        from lodestone.catalog.places import count_running
+
+        file = self._catalog_file()
+        return None if file is None or not file.exists() else count_running(file)
+
     @property
     def is_served(self) -> bool:
         """Return whether a service answers: a remote one, or the one that runs on this home."""

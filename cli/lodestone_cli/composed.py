@@ -13,6 +13,7 @@ from lodestone.errors import InvalidRequestError, NotFoundError
 from lodestone_cli.completion import complete_pictures
 from lodestone_cli.naming import is_id
 from lodestone_cli.picture_files import picture_file, read_picture
+from lodestone_cli.while_indexing import saying_how_far
 
 if TYPE_CHECKING:
     from lodestone_cli.command_context import CommandContext
@@ -193,10 +194,14 @@ def indexed(context: CommandContext, names: Iterable[str] | None) -> list[str]:
 
 
 def answer_of(context: CommandContext, request: SearchRequest, files: list[bytes]) -> SearchResponse:
-    """Return the answer to a request with these uploaded pictures, if there are any."""
+    """Return the answer to a request with these uploaded pictures, if there are any.
+
+    Raises:
+        StoreLockedError: another process owns the store; where it indexes, the message says how far it is.
+    """
     from lodestone_cli.progress import shown_wait
 
-    with shown_wait(context, "searching"):
+    with shown_wait(context, "searching"), saying_how_far(context):
         if not files:
             return context.searcher.search(request)
         return context.searcher.by_picture(files[0], request, more=files[1:])

@@ -51,6 +51,7 @@ from lodestone_cli.options import (
 from lodestone_cli.picture_files import picture_file, read_picture
 from lodestone_cli.progress import shown_wait
 from lodestone_cli.result_files import ResultFiles, with_result_files
+from lodestone_cli.while_indexing import saying_how_far
 
 if TYPE_CHECKING:
     from lodestone.config.settings import LoadedSettings
@@ -230,7 +231,7 @@ def similar(
         _note_ignored_settings(context)
         image_id = image.lower() if is_id(image) else context.locator.unchanged(picture_file(image))
         page = None if image_id is None else page_query(options, like=image_id)
-        with shown_wait(context, "searching"):
+        with shown_wait(context, "searching"), saying_how_far(context):
             if image_id is not None:
                 response = context.searcher.similar(image_id, options)
             elif context.is_served:

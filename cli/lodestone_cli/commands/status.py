@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from datetime import datetime
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
@@ -67,6 +68,8 @@ def _facts(context: CommandContext) -> dict[str, Any]:
     facts["corpora"] = [corpus.model_dump(mode="json") for corpus in context.api.iter_corpora()]
     facts["unfinished"] = _unfinished(context)
     facts |= remains_facts(context)
+    going_on = context.runtime.catalog.indexing_now()
+    facts["indexing"] = None if going_on is None else str(going_on)
     spaces = space_status(context.runtime)
     facts["spaces"] = {
         name: {
@@ -140,6 +143,8 @@ def _failures_of_last_run(remote: Lodestone) -> list[dict[str, Any]]:
 
 
 def _print_remote(console: Console, facts: dict[str, Any] | list[dict[str, Any]]) -> None:
+    from lodestone.catalog.work.going_on import indexing_words
+
     if isinstance(facts, list):
         _print_failures(console, facts)
         return
@@ -149,6 +154,8 @@ def _print_remote(console: Console, facts: dict[str, Any] | list[dict[str, Any]]
         lines += [] if check["ok"] else [f"  {name} does not answer: {check['detail']}"]
     lines += [f"{part}: {reason}" for part, reason in facts.get("idle", {}).items()]
     lines += [f"corpus {corpus['name']}: {corpus['images']:,} pictures" for corpus in facts["corpora"]]
+    going_on = next((run for run in facts["runs"] if run["state"] == "running" and run["kind"] == "index"), None)
+    lines += [] if going_on is None else [indexing_words({"stage": going_on["stage"], **(going_on.get("progress") or {})})]
     lines += [_run_line(run) for run in facts["runs"]]
     for line in lines:
         console.print(printable(" ".join(line.split())), markup=False)
@@ -204,16 +211,14 @@ def _print(console: Console, facts: dict[str, Any]) -> None:
     console.print()
     console.print(table)
     console.print()
-    for run in facts["unfinished"]:
-        line = f"the last run of {run['corpus']} {_ENDS[run['state']]}: {run['progress']}; `{run['resume']}` goes on"
-        console.print(printable(line), style="yellow", markup=False)
     print_notes(console, facts)
+    for line, style in _run_remarks(facts):
+        console.print(printable(line), style=style, markup=False)
     if not facts["store"]["ok"]:
         console.print(printable(f"store: {facts['store']['detail']}"), markup=False)
+    waits = bool(facts["unfinished"] or facts["indexing"])
     for name, space in facts["spaces"].items() if facts["store"]["ok"] else ():
-        console.print(
-            f"space {name}: {space['collection'] or 'not built'}{_state(space, unfinished=bool(facts['unfinished']))}"
-        )
+        console.print(f"space {name}: {space['collection'] or 'not built'}{_state(space, waits=waits)}")
     for lacking in facts["missing_models"]:
         line = f"model {lacking['model']}: {lacking['message']}; {lacking['hint']}"
         console.print(printable(line), style="yellow", markup=False)
@@ -225,6 +230,14 @@ def _print(console: Console, facts: dict[str, Any]) -> None:
         console.print(shown)
 
 
+def _run_remarks(facts: dict[str, Any]) -> Iterator[tuple[str, str]]:
+    """Yield a line and its style for the run that goes on, and for each one that ended before everything was done."""
+    if facts["indexing"]:
+        yield facts["indexing"], "green"
+    for run in facts["unfinished"]:
+        yield f"the last run of {run['corpus']} {_ENDS[run['state']]}: {run['progress']}; `{run['resume']}` goes on", "yellow"
+
+
 def _run_line(run: dict[str, Any]) -> str:
     state = "" if run["stage"] == run["state"] else f"({run['stage']})"
     if run["state"] == "running" and (progress := short_progress(run.get("progress"))):
@@ -233,9 +246,9 @@ def _run_line(run: dict[str, Any]) -> str:
     return f"run {run['run_id'][:8]} of {began} {run['kind']}: {run['state']} {state} {run['error']}"
 
 
-def _state(space: dict[str, Any], *, unfinished: bool) -> str:
+def _state(space: dict[str, Any], *, waits: bool) -> str:
     if not space["available"]:
         return "  (its models are missing)"
     if space["current"]:
         return ""
-    return "  (waits for the end of the run)" if unfinished else "  (out of date: run `lodestone index` again)"
+    return "  (waits for the run)" if waits else "  (out of date: run `lodestone index` again)"

@@ -52,6 +52,15 @@ def count_corpora(file: Path) -> int | None:
         return None
 
 
+def count_running(file: Path) -> int | None:
+    """Return the number of runs that count as running; None if the file cannot be read this way."""
+    try:
+        with _opened(file) as connection:
+            return int(connection.execute("SELECT count(*) FROM runs WHERE state = 'running'").fetchone()[0])
+    except sqlite3.Error:
+        return None
+
+
 def folders_named(file: Path, name: str) -> list[str]:
     """Return folders inside the roots whose own names hold `name`, whatever its case, in order; [] if that cannot be read."""
     marked = name.replace("\\", "\\\\").replace("%", "\\%").replace("_", "\\_")

@@ -6,6 +6,7 @@ from collections.abc import Collection, Iterable, Sequence
 from typing import Protocol
 
 from lodestone.catalog.records import CaptionRecord, Corpus, ImageRecord, Root
+from lodestone.catalog.work.going_on import IndexingNow
 
 
 class CatalogReader(Protocol):
@@ -19,6 +20,9 @@ class CatalogReader(Protocol):
 
     def corpus_ids(self, names: Iterable[str]) -> dict[str, str]:
         """Map the names of existing corpora to their ids; unknown names are left out."""
+
+    def indexing_now(self, *, corpus_ids: Collection[str] | None = None) -> IndexingNow | None:
+        """Return the newest index run that goes on, of these corpora or of any; None where none does."""
 
     def roots(self, corpus_id: str | None = None) -> list[Root]:
         """Return the roots of one corpus, or all roots."""

@@ -67,7 +67,11 @@ class IndexSettings(SettingsSection):
     attempts: int = Field(4, ge=1, le=100, description="Tries of a slice in one run.")
     backoff_s: float = Field(1.0, ge=0, le=600, description="Seconds before a slice is tried again; doubled each time.")
     wave_slices: int = Field(400, ge=1, le=100_000, description="Most slices that one wave hands out.")
-    wave_s: float = Field(300.0, gt=0, description="Seconds of a wave; after each one, what it embedded can be found.")
+    wave_s: float = Field(
+        300.0,
+        gt=0,
+        description="Most seconds of a wave, after which its pictures can be found; the first takes 3, each next twice that.",
+    )
     background_nice: int = Field(
         10, ge=0, le=19, description="Niceness of the process that indexes beside a service: 0 yields to nobody, 19 to all."
     )

@@ -394,11 +394,14 @@ def _searchable(
 
 
 def _nothing_indexed(catalog: CatalogReader, visibility: Visibility) -> str:
-    """Return what to do where no collection exists yet: go on with the first run, where one was begun."""
+    """Return what to do where no collection exists yet: wait for the first run, or go on with it where it has ended."""
     corpora = [corpus.name for corpus in catalog.corpora()]
     names = [name for name in corpora if visibility.corpora is None or name in visibility.corpora]
     if not names:
         return "nothing is indexed yet; run `lodestone index PATH`"
+    ids = None if visibility.corpora is None else set(catalog.corpus_ids(names).values())
+    if (run := catalog.indexing_now(corpus_ids=ids)) is not None:
+        return f"{run}: the first pictures can be found as soon as they are loaded; ask again in a moment"
     of_corpus = f" --corpus {shlex.quote(names[0])}" if len(names) == 1 and names[0] != "default" else ""
     return f"no index run has finished yet; `lodestone index --resume{of_corpus}` goes on with one that was interrupted"
 

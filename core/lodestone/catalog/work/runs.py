@@ -19,6 +19,7 @@ from lodestone.catalog.database.engine import CatalogBase
 from lodestone.catalog.database.reader import RetryingReader
 from lodestone.catalog.database.sql import chunks, placed, upsert
 from lodestone.catalog.records import Failure, Run, RunState
+from lodestone.catalog.work.going_on import IndexingNow, newest_indexing
 from lodestone.errors import NotFoundError
 
 _FAILURE_COLUMNS = tuple(tables.failures.c[name] for name in ("run_id", "root_id", "uri", "code", "message", "image_id"))
@@ -26,6 +27,9 @@ _FAILURE_COLUMNS = tuple(tables.failures.c[name] for name in ("run_id", "root_id
 _NEWEST = (tables.runs.c.seq.desc(), tables.runs.c.run_id)
 _ATTEMPT_COUNTS = ("embedded", "failed")
 _COLUMNS = tuple(tables.runs.c[field.name] for field in fields(Run))
+
+
+_RUNNING_AT_ONCE = 20  # runs that count as running, of all corpora
 
 
 class RunRows(CatalogBase):
@@ -176,6 +180,10 @@ class RunRows(CatalogBase):
             query = query.where(tables.runs.c.state == RunState(state).value)
         with self._reading() as connection:
             return _runs_with_counts(connection, connection.execute(query).all())
+
+    def indexing_now(self, *, corpus_ids: Collection[str] | None = None) -> IndexingNow | None:
+        """Return the newest index run that goes on, of these corpora or of any; None where none does."""
+        return newest_indexing(self.runs(_RUNNING_AT_ONCE, state=RunState.RUNNING), corpus_ids=corpus_ids)
 
     def run_page(
         self,

@@ -7,7 +7,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from typing import TYPE_CHECKING, Protocol
 
 from lodestone.errors import LodestoneError, RunCancelledError
-from lodestone.indexing.progress import Progress, silent
+from lodestone.indexing.progress import Progress
 from lodestone.indexing.sync.collections import SyncReport, SyncResources, sync
 from lodestone.indexing.sync.loaders import LoaderFactory
 
@@ -65,7 +65,8 @@ class CatchingUp:
             return
         self._wait()
         self._pool = self._pool or ThreadPoolExecutor(1, thread_name_prefix="sync")
-        self._going_on = self._pool.submit(self._sync, self._heartbeat.watching(silent), build=False)
+        # The run's progress stays that of embedding.
+        self._going_on = self._pool.submit(self._sync, lambda _event: self._heartbeat.check(), build=False)
 
     def finish(self, progress: Progress) -> SyncReport | None:
         """Synchronise everything in this thread; return None when another process did the work."""

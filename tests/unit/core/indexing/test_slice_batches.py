@@ -268,3 +268,22 @@ def test_while_a_run_stops_only_the_pictures_of_slices_that_it_finishes_are_coun
     with pytest.raises(KeyboardInterrupt):
         embed(catalog, tmp_path, Late(), [], stop=stop, progress=events.append)
     assert counted == [7, 7, 8]
+def test_the_first_waves_are_short_and_each_takes_twice_as_long(monkeypatch: pytest.MonkeyPatch) -> None:
+    now, ends = 0.0, []
+    monkeypatch.setattr(slice_batches.time, "monotonic", lambda: now)
+    waves = slice_batches._Waves(SliceBatchLimits(slices=10_000, seconds=20.0), lambda: ends.append(now))
+    while now < 100:
+        waves.count()
+        now += 0.5
+    lengths = [later - before for before, later in zip([0.0, *ends], ends, strict=False)]
+    assert lengths == [3.5, 6.5, 12.5, 20.5, 20.5, 20.5]
+
+
+def test_a_shorter_limit_holds_for_the_first_wave_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    now, ends = 0.0, []
+    monkeypatch.setattr(slice_batches.time, "monotonic", lambda: now)
+    waves = slice_batches._Waves(SliceBatchLimits(slices=10_000, seconds=1.0), lambda: ends.append(now))
+    while now < 4:
+        waves.count()
+        now += 0.5
+    assert ends == [1.5, 3.0]
