@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from fastapi import FastAPI
 
+from lodestone.config.home import Home
 from lodestone.generators.base import Generator
 from lodestone.query.stages import Encoder, RemoteStages, Tagger
 from lodestone.services.sessions.serving import ServingSession
@@ -62,6 +63,7 @@ class App:
     ) -> None:
         self._host = host
         self._token = token or secrets.token_urlsafe(32)
+        self._is_published = bool(token)  # whoever gave it writes it into service.json
         # On one machine, /metrics is this replica's own, and nobody reads what Ray would export.
         self._metrics = Metrics(None if host.on_loopback else mirror_of_replica())
         self._encoders = encoders
@@ -93,6 +95,7 @@ class App:
             make_services(session),
             settings=settings.serve,
             token=self._token,
+            published_in=Home(settings.home) if self._is_published else None,
             metrics=metrics,
             echo_request_id=False,
             deadline_ms=settings.query.deadline_ms,

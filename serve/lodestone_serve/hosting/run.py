@@ -27,13 +27,14 @@ from lodestone.config.home import Home
 from lodestone.config.own_profiles import choose_profile
 from lodestone.config.settings import Settings
 from lodestone.errors import ConfigurationError, LodestoneError, ServiceUnavailableError, StoreLockedError
-from lodestone.home.service_address import ServiceAddress, find_service
+from lodestone.home.service_address import TOKEN_HEADER, ServiceAddress, find_service
 from lodestone.store.ownership import StoreOwnership
 from lodestone_client.problems import error_of
 from lodestone_serve.auth.exposure import checked_exposure
 from lodestone_serve.graph.stages import APPLICATION, deployment_options, most_resources
 from lodestone_serve.graph.tls import checked_certificate, tls_options
 from lodestone_serve.hosting.local_ray import local_ray
+from lodestone_serve.routes.operations import PUBLISHED
 from lodestone_serve.traffic.proxy_middleware import proxy_variables
 
 Options = Mapping[str, Mapping[str, Any]]
@@ -163,16 +164,25 @@ def _shut_down() -> None:
 
 
 def _wait_until_ready(address: ServiceAddress) -> None:
-    """Return when /readyz reports ready; the app is deployed by now, so this waits only for the proxy's first check of it."""
+    """Return when the service answers queries; the app is deployed by now, so this waits for the proxy's first check of it.
+
+    `/readyz` says no until the address is published, which follows this.
+    """
     url, trust = address.url, address.trust
     deadline, last = time.monotonic() + _READY_S, "no answer"
     while time.monotonic() < deadline:
         try:
-            answer = httpx.get(f"{url}/readyz", timeout=_READY_S, trust_env=False, verify=trust is None or trust)
-            if answer.is_success:
-                return
+            answer = httpx.get(
+                f"{url}/v1/status",
+                timeout=_READY_S,
+                trust_env=False,
+                verify=trust is None or trust,
+                headers={TOKEN_HEADER: address.token},
+            )
             last = answer.text[:500]
-        except httpx.HTTPError as error:
+            if answer.is_success and all(check["ok"] for name, check in answer.json()["checks"].items() if name != PUBLISHED):
+                return
+        except (httpx.HTTPError, ValueError, KeyError) as error:
             last = str(error)
         time.sleep(_POLL_S)
     raise ServiceUnavailableError(

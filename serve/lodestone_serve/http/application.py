@@ -17,6 +17,7 @@ from fastapi.routing import APIRoute
 from lodestone import __version__
 from lodestone.access.caller import LOCAL_CALLER
 from lodestone.config.compositions import DEFAULT_COMPOSITION
+from lodestone.config.home import Home
 from lodestone.config.settings import ServeSettings
 from lodestone.home.service_address import instance_of
 from lodestone.services.use_cases import Services
@@ -78,6 +79,7 @@ def create_app(
     tracing: Tracing | None = None,
     echo_request_id: bool = True,
     deadline_ms: int = DEADLINE_MS,
+    published_in: Home | None = None,
 ) -> FastAPI:
     """Build the application. Its lifespan opens and closes the session of `services`.
 
@@ -89,6 +91,8 @@ def create_app(
         tracing: Makes spans; as `settings.telemetry` says by default. It is closed with the application.
         echo_request_id: Whether answers carry the request's id; Serve's proxy adds it by itself.
         deadline_ms: Milliseconds that a query is allowed when it names no deadline.
+        published_in: Home whose service.json is to name this service before it is ready; None for a service that commands of
+            this machine do not find by a file.
 
     Raises:
         RoutePolicyError: A route has no row in the table of policies, or a row has no route.
@@ -130,7 +134,8 @@ def create_app(
     )
     describe(app)
     home = lambda: services.session.runtime.home  # noqa: E731 - it is opened later
-    routers = _routers(services, settings, metrics=metrics, streams=streams, instance=instance_of(token), rates=rates)
+    operations = operations_router(services.operations, metrics, instance_of(token), rates, published_in=published_in)
+    routers = (operations, *_routers(services, settings, metrics=metrics, streams=streams))
     include_guarded(
         app, (*routers, sessions_router(authenticator.sessions, asks=authenticator.asks), unlocking_router(passes, home))
     )
@@ -159,9 +164,7 @@ def create_app(
     return app
 
 
-def _routers(
-    services: Services, settings: ServeSettings, *, metrics: Metrics, streams: Streams, instance: str, rates: SharedRates | None
-) -> tuple[APIRouter, ...]:
+def _routers(services: Services, settings: ServeSettings, *, metrics: Metrics, streams: Streams) -> tuple[APIRouter, ...]:
     fetcher = Fetcher(enabled=settings.fetch_urls, max_bytes=settings.max_upload_mb * 2**20)
     same_machine = SameMachine(settings)
     batches = Batches(ongoing=settings.load.batch_ongoing, most_lines=settings.load.batch_lines)
@@ -174,7 +177,6 @@ def _routers(
         directories_router(services.directories),
         queries_router(services.queries),
         learning_router(services.learning, services.tags),
-        operations_router(services.operations, metrics, instance, rates),
         internal_router(services.operations, services.corpora),
         batch_router(services.search, batches, metrics),
         openai_router(services.models),

@@ -19,7 +19,7 @@ from lodestone.errors import LodestoneError
 from lodestone_schemas.api import Problem
 from lodestone_schemas.openai import OpenAIError
 from lodestone_schemas.redaction import redacted, without_secrets
-from lodestone_serve.policy import has_openai_errors, methods_for
+from lodestone_serve.policy import has_openai_errors, methods_for, policy_for
 
 PROBLEM_TYPE = "application/problem+json"
 RETRY_AFTER_S = 1
@@ -165,13 +165,24 @@ async def _http(request: Request, error: Exception) -> Response:
     assert isinstance(error, HTTPException)  # noqa: S101 - as above
     if isinstance(error, Refusal):
         return refusal_response(error, request.url.path)
-    code = _CODES.get(error.status_code, "http_error")
     path = request.scope["path"]
+    if error.status_code == 405 and _only_a_slash_too_much(path):
+        error = HTTPException(404)
+    code = _CODES.get(error.status_code, "http_error")
     headers = dict(error.headers or {})
     if error.status_code == 405 and (methods := methods_for(path)):  # the router names those of one of the path's routes only
         headers["Allow"] = ", ".join(methods)
     detail, hint = _said(error, request.method, path, allowed=headers.get("Allow", "nothing"))
     return problem_response(problem(error.status_code, code, detail, hint=hint, instance=path), headers)
+
+
+def _only_a_slash_too_much(path: str) -> bool:
+    """Return whether a path is that of a route without parameters with a slash behind it.
+
+    A route below it with a path as its parameter takes it too, for other methods: the parameter is empty then.
+    """
+    below = policy_for("GET", path[:-1])
+    return path.endswith("/") and bool(below.method) and not below.has_parameters
 
 
 def _said(error: HTTPException, method: str, path: str, *, allowed: str) -> tuple[str, str]:

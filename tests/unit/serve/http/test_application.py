@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
+import shutil
 import time
 from collections.abc import AsyncIterator, Callable
+from datetime import UTC, datetime
 from pathlib import Path
 
 import httpx
@@ -13,10 +16,13 @@ import pytest
 from fastapi import FastAPI
 from tests.support.fake_services import KNOWN_ID, UNKNOWN_ID, FakeServices
 
+from lodestone.config.home import Home
 from lodestone.config.settings import ServeSettings
 from lodestone.errors import StoreError, UnknownNameError
+from lodestone.home.service_address import ServiceAddress
 from lodestone_schemas.api import SearchRequest
 from lodestone_serve.http.application import create_app
+from lodestone_serve.policy import TABLE
 from lodestone_serve.routes.search import WordsParams
 
 TOKEN = "a-secret"
@@ -323,6 +329,64 @@ async def test_a_failed_sync_ends_with_its_problem(http: httpx.AsyncClient, serv
     services.fail = StoreError("no room")
     answer = await http.post("/v1/internal/sync", json={}, headers={"X-Lodestone-Token": TOKEN})
     assert json.loads(answer.text.splitlines()[-1])["problem"]["code"] == "store_failed"
+
+
+def published(folder: Path, token: str) -> ServiceAddress:
+    address = ServiceAddress("http://127.0.0.1:7860", os.getpid(), token, "1", datetime.now(UTC))
+    address.write(Home(folder))
+    return address
+
+
+async def test_a_service_is_ready_only_while_the_home_names_it(services: FakeServices, tmp_path: Path) -> None:
+    home = tmp_path / "home"
+    home.mkdir()
+    app = create_app(services, settings=ServeSettings(), token=TOKEN, published_in=Home(home))
+    async with httpx.AsyncClient(transport=httpx.ASGITransport(app=app), base_url="http://127.0.0.1:7860") as client:
+
+        async def refused(because: str) -> None:
+            problem = assert_problem(await client.get("/readyz"), 503, "not_ready")
+            assert because in problem["checks"]["home"]["detail"]
+            assert str(home) not in json.dumps(problem)
+            status = await client.get("/v1/status")
+            assert (status.status_code, status.json()["ready"]) == (200, False)
+
+        await refused("not there")  # not yet published
+        own = published(home, TOKEN)
+        assert (await client.get("/readyz")).status_code == 200
+        assert (await client.get("/v1/status")).json()["checks"]["home"]["ok"] is True
+        published(home, "another-service")
+        await refused("names another service")
+        (home / "service.json").write_text("cut sho")
+        await refused("not there")
+        own.write(Home(home))
+        assert (await client.get("/readyz")).status_code == 200
+        shutil.rmtree(home)  # under the running service
+        await refused("not there")
+
+
+async def test_a_service_that_no_file_names_is_ready_without_one(http: httpx.AsyncClient) -> None:
+    answer = await http.get("/readyz")
+    assert (answer.status_code, "home" in answer.json()["checks"]) == (200, False)
+
+
+PLAIN = sorted({row.path for row in TABLE if not row.has_parameters and row.path != "/"})
+
+
+@pytest.mark.parametrize("path", PLAIN)
+async def test_a_slash_too_much_is_not_found_alike_everywhere(http: httpx.AsyncClient, path: str) -> None:
+    answer = await http.get(f"{path}/")
+    if path == "/v1/models":  # a model's name may be any path, so this one is the empty name
+        assert_problem(answer, 404, "unknown_name")
+    else:
+        assert "slash" in assert_problem(answer, 404, "not_found")["hint"]
+    assert (await http.head(f"{path}/")).status_code == 404
+
+
+async def test_a_method_that_a_path_does_not_take_is_still_told(http: httpx.AsyncClient) -> None:
+    answer = await http.get("/v1/corpora/holidays")
+    assert_problem(answer, 405, "method_not_allowed")
+    assert answer.headers["allow"] == "DELETE, PATCH"
+    assert_problem(await http.get("/v1/corpora/holidays/"), 405, "method_not_allowed")  # a name may end so
 
 
 @pytest.mark.parametrize("host", ["evil.example", "evil.example:7860", "127.0.0.1.evil.example", "", "localhost:port"])
