@@ -10,7 +10,7 @@ import pytest
 from tests.support.catalogs import make_root, picture
 
 from lodestone.catalog.catalog import Catalog
-from lodestone.catalog.records import Corpus, ImageState
+from lodestone.catalog.records import CaptionRecord, Corpus, ImageState
 from lodestone.errors import InvalidRequestError, NotFoundError, StoreError, UnknownNameError
 from lodestone.spaces.names import TAGS
 from lodestone.store.aliases import JsonAliasTable
@@ -60,6 +60,18 @@ def home(tmp_path: Path) -> Iterator[Home]:
     opened = Home(tmp_path)
     yield opened
     opened.close()
+
+
+def test_keywords_inside_a_picture_count_as_tags(home: Home) -> None:
+    first, second, _ = home.ids["holidays"]
+    captions = {
+        first: [CaptionRecord(first, "keywords", "Lake, red boat")],
+        second: [CaptionRecord(second, "xmp", "lake, red boat")],
+    }
+    home.catalog.set_captions(captions)
+    home.deliver()
+    assert home.found("red boat") == [first]
+    assert home.found("lake") == [first]
 
 
 def test_tagged_picture_is_found_by_its_words_and_scored_by_how_many_fit(home: Home) -> None:

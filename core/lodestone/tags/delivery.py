@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Final
 from lodestone.catalog.pictures.taken import taken_fields
 from lodestone.catalog.records import ImageState
 from lodestone.errors import CollectionDamagedError
+from lodestone.sources.captions import CaptionSource
 from lodestone.sources.uris import folders_of
 from lodestone.spaces.names import TAGS
 from lodestone.store.base import SparseBatch, SparseVector, VectorStore
@@ -89,16 +90,20 @@ def payload_of(image: ImageRecord) -> dict[str, Any]:
 def point_vector(tags: Sequence[TagRecord], captions: Sequence[CaptionRecord] = ()) -> SparseVector | None:
     """Return the sparse vector of a picture's tags and of the names in its captions, or None when there is nothing to find.
 
-    A tag without a score counts as certain.
+    A tag without a score counts as certain. Keywords that a person wrote into the picture's file count as tags.
     """
-    return picture_vector(
-        (
-            PictureTag(tag.text, 1.0 if tag.score is None else min(1.0, tag.score), _GIVEN.get(tag.source, "nobody"))
-            for tag in tags
-            if tag.score != 0
-        ),
-        [caption.text for caption in captions],
-    )
+    given = [
+        PictureTag(tag.text, 1.0 if tag.score is None else min(1.0, tag.score), _GIVEN.get(tag.source, "nobody"))
+        for tag in tags
+        if tag.score != 0
+    ]
+    keywords = [
+        PictureTag(keyword, given="words")
+        for caption in captions
+        if caption.source == CaptionSource.KEYWORDS
+        for keyword in caption.text.split(", ")
+    ]
+    return picture_vector([*given, *keywords], [caption.text for caption in captions])
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Final, Literal
 
@@ -28,6 +28,7 @@ FUNCTION_WORD: Final = 0.05  # weight of a function word; more than 0, so that t
 # Prefixes of terms that say what people wrote; no word contains the character 0.
 _SAID: Final = "\0said:"  # words of their tags, and names in captions
 _WHOLE: Final = "\0whole:"  # the content words of one tag, together
+_BESIDE: Final = "\0beside:"  # words of captions that hold a name: they count for queries with a name alone
 _MOST_LITERAL: Final = 200  # content words of a query; sums of its values stay below 2**24, where float32 is exact
 
 
@@ -66,7 +67,7 @@ class PictureTag:
 def picture_vector(tags: Iterable[PictureTag], captions: Iterable[str] = ()) -> SparseVector | None:
     """Return the vector of a picture with these tags and captions.
 
-    A word of several tags gets the highest confidence. Of captions, only the names are kept.
+    A word of several tags gets the highest confidence. Of captions, names are kept, and the words beside them.
 
     Returns:
         Values in (0, 1]; None when there are no words.
@@ -81,7 +82,9 @@ def picture_vector(tags: Iterable[PictureTag], captions: Iterable[str] = ()) -> 
         if tag.given in ("words", "query") and weights:
             values[_whole(weights)] = 1.0
     for caption in captions:
-        values |= {_SAID + _stem(word): 1.0 for word in names_in(caption)}
+        if names := {_stem(word) for word in names_in(caption)}:
+            values |= {_SAID + word: 1.0 for word in names}
+            values |= {_BESIDE + word: 1.0 for word in terms(caption) if word not in names}
     return _vector(values) if values else None
 
 
@@ -106,16 +109,30 @@ class LiteralQuery:
     def held(self, score: float) -> Held:
         """Return what a picture of this inner product with `vector` holds of the query's words."""
         total = round(score)
-        if total >= self._whole:
+        if total >= self.of_whole:
             return "everything"
-        names, others = divmod(total, self.others + 1)
+        names, rest = divmod(total, self.of_name)
+        said, beside = divmod(rest, self.of_word)
         if names < self.names:
             return "nothing"
-        return "everything" if others == self.others else "names" if self.names else "nothing"
+        if said == self.others or (self.names and beside == self.others):
+            return "everything"
+        return "names" if self.names else "nothing"
 
     @property
-    def _whole(self) -> int:
-        return (self.names + 1) * (self.others + 1)
+    def of_word(self) -> int:
+        """Return the value of a word that is no name; one beside a name in a caption has the value 1."""
+        return self.others + 1
+
+    @property
+    def of_name(self) -> int:
+        """Return the value of a name, above that of all other words together."""
+        return (self.others + 1) ** 2
+
+    @property
+    def of_whole(self) -> int:
+        """Return the value of all words in one tag, above that of all of them apart."""
+        return (self.names + 1) * self.of_name
 
 
 def literal_query(text: str) -> LiteralQuery | None:
@@ -130,11 +147,13 @@ def literal_query(text: str) -> LiteralQuery | None:
     found = {_stem(word) for word in names_in(text, small=True)}
     names = [word for word in content if word in found]
     others = [word for word in content if word not in found]
-    values = {_SAID + word: 1.0 for word in others}
-    values |= {_SAID + word: len(others) + 1.0 for word in names}
-    values[_whole(weights)] = (len(names) + 1.0) * (len(others) + 1.0)
+    query = LiteralQuery(_vector({}), others=len(others), names=len(names))
+    values = {_SAID + word: float(query.of_word) for word in others}
+    values |= {_SAID + word: float(query.of_name) for word in names}
+    values |= {_BESIDE + word: 1.0 for word in others if names}
+    values[_whole(weights)] = float(query.of_whole)
     vector = _vector(values)
-    return LiteralQuery(vector, others=len(others), names=len(names)) if len(vector.indices) == len(values) else None
+    return replace(query, vector=vector) if len(vector.indices) == len(values) else None
 
 
 def content_words(text: str) -> frozenset[str]:

@@ -139,6 +139,9 @@ def test_a_picture_that_was_right_for_a_query_is_so_for_the_same_words_and_no_fe
         ("Ottilie", "Ottilie at the lake", "everything"),
         ("ottilie at the beach", "Ottilie at the lake", "names"),
         ("ottilie", "a day with ottilie", "nothing"),  # in small letters, it may be any word that the list lacks
+        ("ottilie at the lake", "Ottilie by a lake", "everything"),
+        ("Ottilie lake summer", "Ottilie at the lake", "names"),  # of the words beside a name, all or none count
+        ("lake summer", "Ottilie at the lake in summer", "nothing"),  # without a name, models compare captions
         ("Ottilie's birthday", "OTTILIE AT THE LAKE", "names"),
         ("Anna at the lake", "Anna at the lake", "nothing"),  # models know the word: they compare such captions
     ],
@@ -149,6 +152,8 @@ def test_captions_are_found_by_their_names(query: str, caption: str, expected: s
 
 def test_names_of_tags_and_captions_count_together() -> None:
     assert held("Ottilie with Kunibert", "Kunibert", captions=("a walk with Ottilie",)) == "everything"
+    assert held("Ottilie lake summer", "lake", captions=("Ottilie in summer",)) == "names"
+    assert held("Ottilie lake", "lake", captions=("Ottilie",)) == "everything"
 
 
 def test_sums_stay_exact_for_the_longest_query() -> None:
