@@ -101,6 +101,12 @@ def read_metadata(embedded: EmbeddedMetadata, *, name: str = "") -> PhotoMetadat
     )
 
 
+def stated_date(embedded: EmbeddedMetadata) -> FileDate | None:
+    """Return the date that metadata of a file beside the picture states."""
+    date = next(_dates(embedded), None)
+    return None if date is None else replace(date, source=DateSource.SIDECAR)
+
+
 def _taken(date: FileDate) -> dict[str, Any]:
     return {
         "taken_at": date.taken_at,

@@ -14,10 +14,13 @@ import re
 import unicodedata
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from typing import Final
 
 from lodestone.files.beneath import Enclosure, open_file
+from lodestone.imaging.dates import DateSource, FileDate, is_doubtful
 from lodestone.imaging.exif import EmbeddedMetadata
+from lodestone.imaging.metadata import stated_date
 from lodestone.imaging.written_texts import is_noise, written_texts
 from lodestone.sources.captions import (
     MAX_CAPTIONS,
@@ -34,6 +37,7 @@ SIDECAR_SUFFIXES: Final = (".txt", ".xmp", ".json")
 _MAX_BYTES: Final = 1 << 20  # of XMP and JSON
 _TAKEOUT: Final = ".supplemental-metadata"
 _TAKEOUT_CHARACTERS: Final = 46  # of a name before `.json`: longer ones are cut
+_SECONDS: Final = re.compile(r"-?\d{1,12}", re.ASCII)
 _NUMBERED: Final = re.compile(r"(.*)(\(\d+\))(\.[^.]*)?")
 
 
@@ -68,6 +72,30 @@ class FolderSidecars:
                 yield os.path.join(self.folder, name)  # noqa: PTH118 - may hold surrogates
 
 
+@dataclass(frozen=True, slots=True)
+class Beside:
+    """Holds what the sidecars of one picture say.
+
+    Attributes:
+        captions: Each text once, at most `MAX_CAPTIONS`.
+        date: When it was taken; the first of the sidecars that says it.
+        place: Latitude and longitude in degrees, north and east positive.
+    """
+
+    captions: tuple[Caption, ...] = ()
+    date: FileDate | None = None
+    place: tuple[float, float] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class _Told:
+    """What one sidecar says."""
+
+    texts: Iterable[str] = ()
+    date: FileDate | None = None
+    place: tuple[float, float] | None = None
+
+
 @dataclass(slots=True)
 class SidecarReader:
     """Reads the captions beside pictures, and remembers the folder that it listed last.
@@ -79,29 +107,33 @@ class SidecarReader:
     unreadable: list[str] = field(default_factory=list)
     _listed: FolderSidecars | None = None
 
-    def captions(self, path: str | os.PathLike[str], within: Enclosure | None = None) -> tuple[Caption, ...]:
-        """Return the captions beside a picture, each text once. Sidecars must lie in the enclosure, if there is one."""
+    def read(self, path: str | os.PathLike[str], within: Enclosure | None = None) -> Beside:
+        """Return what the files beside a picture say. They must lie in the enclosure, if there is one."""
         folder, picture = os.path.split(os.fspath(path))
         if self._listed is None or self._listed.folder != folder:
             self._listed = FolderSidecars.of(folder)
-        texts = [text for name in self._listed.beside(picture) for text in self._texts(name, within)]
-        return tuple(Caption(text, CaptionSource.SIDECAR) for text in dict.fromkeys(texts))[:MAX_CAPTIONS]
+        told = [told for name in self._listed.beside(picture) if (told := self._told(name, within)) is not None]
+        texts = dict.fromkeys(text for one in told for text in cleaned(one.texts))
+        return Beside(
+            tuple(Caption(text, CaptionSource.SIDECAR) for text in texts)[:MAX_CAPTIONS],
+            next((one.date for one in told if one.date is not None), None),
+            next((one.place for one in told if one.place is not None), None),
+        )
 
-    def _texts(self, name: str, within: Enclosure | None) -> tuple[str, ...]:
+    def _told(self, name: str, within: Enclosure | None) -> _Told | None:
         content = _content(name, within)
         if not content:
-            return ()
-        texts = _READERS[os.path.splitext(name)[1].lower()](content)  # noqa: PTH122 - may hold surrogates
-        if texts is None:
+            return None
+        told = _READERS[os.path.splitext(name)[1].lower()](content)  # noqa: PTH122 - may hold surrogates
+        if told is None:
             self.unreadable.append(name)
             _log.warning("captions beside a picture cannot be read: %r is no text", name)
-            return ()
-        return cleaned(texts)
+        return told
 
 
 def read_sidecars(path: str | os.PathLike[str], within: Enclosure | None = None) -> tuple[Caption, ...]:
     """Return the captions beside one picture; many are read by a `SidecarReader`, which lists a folder once."""
-    return SidecarReader().captions(path, within)
+    return SidecarReader().read(path, within).captions
 
 
 def _candidates(picture: str) -> Iterator[str]:
@@ -132,22 +164,49 @@ def _content(name: str, within: Enclosure | None) -> bytes:
         return b""
 
 
-def _of_text(content: bytes) -> Iterable[str] | None:
+def _of_text(content: bytes) -> _Told | None:
     text = decode_sidecar(content)
-    return None if text is None else text.splitlines()
+    return None if text is None else _Told(text.splitlines())
 
 
-def _of_xmp(content: bytes) -> Iterable[str] | None:
-    return [text for text, _ in written_texts(EmbeddedMetadata(xmp=content))]
+def _of_xmp(content: bytes) -> _Told | None:
+    embedded = EmbeddedMetadata(xmp=content)
+    return _Told([text for text, _ in written_texts(embedded)], stated_date(embedded))
 
 
-def _of_json(content: bytes) -> Iterable[str] | None:
+def _of_json(content: bytes) -> _Told | None:
     try:
         facts = json.loads(content)
     except (ValueError, RecursionError):
         return None
-    description = facts.get("description") if isinstance(facts, dict) else None
-    return description.splitlines() if isinstance(description, str) and not is_noise(description) else ()
+    if not isinstance(facts, dict):
+        return _Told()
+    description = facts.get("description")
+    texts = description.splitlines() if isinstance(description, str) and not is_noise(description) else ()
+    return _Told(texts, _takeout_date(facts.get("photoTakenTime")), _takeout_place(facts.get("geoData")))
+
+
+def _takeout_date(taken: object) -> FileDate | None:
+    """Return Takeout's date, which is absolute: nothing says what the clock showed where the picture was taken."""
+    seconds = taken.get("timestamp") if isinstance(taken, dict) else None
+    if not isinstance(seconds, str | int) or not _SECONDS.fullmatch(str(seconds)):
+        return None
+    try:
+        date = FileDate(datetime.fromtimestamp(int(seconds), UTC).replace(tzinfo=None), source=DateSource.SIDECAR)
+    except (ValueError, OverflowError, OSError):
+        return None
+    return None if is_doubtful(date) else date
+
+
+def _takeout_place(place: object) -> tuple[float, float] | None:
+    """Return Takeout's latitude and longitude; 0, 0 says that it knows none."""
+    if not isinstance(place, dict):
+        return None
+    latitude, longitude = (
+        float(value) if isinstance(value := place.get(name), int | float) else 999.0 for name in ("latitude", "longitude")
+    )
+    is_known = abs(latitude) <= 90 and abs(longitude) <= 180 and (latitude, longitude) != (0.0, 0.0)
+    return (latitude, longitude) if is_known else None
 
 
 def _folded(name: str) -> str:
@@ -155,7 +214,7 @@ def _folded(name: str) -> str:
     return unicodedata.normalize("NFC", name).casefold()
 
 
-_READERS: Final[Mapping[str, Callable[[bytes], Iterable[str] | None]]] = {
+_READERS: Final[Mapping[str, Callable[[bytes], _Told | None]]] = {
     ".txt": _of_text,
     ".xmp": _of_xmp,
     ".json": _of_json,

@@ -129,6 +129,8 @@ def index_paths(
                     job.counts.update(damaged=forget_damaged(catalog, resources.embeddings, corpus.corpus_id))
                     problems += job.discover(candidates, table)
                 job.embed(planned=left.planned)
+                if job.recaptioner is not None:
+                    job.recaptioner.fill_facts()
                 job.remove_gone()
                 synced = job.synchronise()
                 job.discard()
@@ -182,6 +184,7 @@ class _Job:
     embed_seconds: float = 0.0
     completed: int = 0
     slice_batches: SliceBatches | None = None
+    recaptioner: Recaptioner | None = None
     stages: tuple[StageShare, ...] = ()
     _given_up: dict[str, LodestoneError] = field(default_factory=dict)
     _left: set[str] = field(default_factory=set)
@@ -203,7 +206,7 @@ class _Job:
         """
         catalog, boundaries = self.resources.catalog, boundaries_of(self.resources.settings)
         self._stage(RunStage.DISCOVER)
-        recaptioner = Recaptioner(catalog, self.parts.captions, boundaries)
+        recaptioner = self.recaptioner = Recaptioner(catalog, self.parts.captions, boundaries)
         finder = ChangeFinder(
             catalog,
             self.run.run_id,

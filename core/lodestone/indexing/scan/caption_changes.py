@@ -7,20 +7,22 @@ again. (Captions inside a picture's own file change with its content, so they ar
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import islice
 from typing import Final
 
 from lodestone.catalog.catalog import Catalog
-from lodestone.catalog.records import CaptionRecord, ImageRecord
+from lodestone.catalog.records import CaptionRecord, ImageRecord, ImageState
 from lodestone.files.beneath import Boundaries, Enclosure
+from lodestone.imaging.dates import DateSource
 from lodestone.indexing.tasks import EMBEDDED_SOURCES
 from lodestone.sources.base import FoundFile
 from lodestone.sources.boundaries import enclosure_of
 from lodestone.sources.captions import Caption, CaptionSource, CaptionTable
-from lodestone.sources.sidecars import SidecarReader
+from lodestone.sources.sidecars import Beside, SidecarReader
 
 _BATCH: Final = 1000
+_WEAKER: Final = (DateSource.NAME, DateSource.SIDECAR)  # dates that a file beside the picture replaces
 
 
 @dataclass(slots=True)
@@ -40,11 +42,17 @@ class Recaptioner:
     boundaries: Boundaries = field(default_factory=Boundaries)
     changed: int = 0
     sidecars: SidecarReader = field(default_factory=SidecarReader)
+    _facts: dict[str, Beside] = field(default_factory=dict)  # by picture: dates and places in files beside it
     _enclosures: dict[str, Enclosure | None] = field(default_factory=dict)  # by root
 
     def compare(self, files: Sequence[tuple[ImageRecord, FoundFile]]) -> None:
         """Compare a batch of files with their sidecars, and update the catalog."""
-        captions = {image.image_id: self._beside(file, image.root_id) for image, file in files}
+        captions: dict[str, tuple[Caption, ...]] = {}
+        for image, file in files:
+            beside = self._beside(file, image.root_id)
+            captions[image.image_id] = beside.captions
+            if beside.date is not None or beside.place is not None:
+                self._facts[image.image_id] = beside
         self._set({image.image_id: image for image, _ in files}, captions, CaptionSource.SIDECAR)
 
     def read_again(self, images: Sequence[ImageRecord], captions: Mapping[str, Sequence[Caption]]) -> None:
@@ -56,6 +64,17 @@ class Recaptioner:
             if before != {(caption.source.value, caption.text) for caption in inside}:
                 changed[image_id] = [CaptionRecord(image_id, caption.source.value, caption.text) for caption in inside]
         self._write({image.image_id: image for image in images}, changed, EMBEDDED_SOURCES)
+
+    def fill_facts(self) -> None:
+        """Give embedded pictures the dates and places from the files beside them, where their own files have none.
+
+        A date in the name of a file counts less than one beside it.
+        """
+        waiting = iter(self._facts)
+        while ids := list(islice(waiting, _BATCH)):
+            images = [image for image in self.catalog.images(ids).values() if image.state is ImageState.ACTIVE]
+            filled = [(image, _with_beside(image, self._facts[image.image_id])) for image in images]
+            self.catalog.set_photo_facts([after for before, after in filled if before != after])
 
     def apply(self, table: CaptionTable, images: Iterable[ImageRecord]) -> None:
         """Set the captions that the table has for these pictures; the others keep those of earlier tables."""
@@ -88,9 +107,26 @@ class Recaptioner:
         self.catalog.set_captions(changed, sources=sources)
         self.changed += len(changed)
 
-    def _beside(self, file: FoundFile, root_id: str) -> tuple[Caption, ...]:
+    def _beside(self, file: FoundFile, root_id: str) -> Beside:
         if file.captions is not None:
-            return tuple(Caption(text, CaptionSource.SIDECAR) for text in file.captions)
+            return Beside(tuple(Caption(text, CaptionSource.SIDECAR) for text in file.captions))
         if root_id not in self._enclosures:
             self._enclosures[root_id] = enclosure_of(self.catalog.root(root_id), self.boundaries)
-        return self.sidecars.captions(file.locator, self._enclosures[root_id])
+        return self.sidecars.read(file.locator, self._enclosures[root_id])
+
+
+def _with_beside(image: ImageRecord, beside: Beside) -> ImageRecord:
+    date, place = beside.date, beside.place
+    if place is not None and image.latitude is None:
+        image = replace(image, latitude=place[0], longitude=place[1])
+    if date is None or not (image.taken_at is None or image.taken_source in _WEAKER):
+        return image
+    return replace(
+        image,
+        taken_at=date.taken_at,
+        taken_subsec_ms=date.milliseconds,
+        utc_offset_minutes=date.offset_minutes,
+        taken_precision=date.precision,
+        taken_source=date.source,
+        taken_zone=date.zone,
+    )

@@ -68,8 +68,8 @@ def test_what_is_no_text_is_left_out_and_listed(tmp_path):
     (tmp_path / "a.txt").write_bytes(bytes(range(1, 256)))
     (tmp_path / "b.jpg.json").write_text("{")
     (tmp_path / "c.txt").write_bytes("pü".encode("mac_roman"))
-    assert [reader.captions(tmp_path / f"{name}.jpg") for name in "ab"] == [(), ()]
-    assert [caption.text for caption in reader.captions(tmp_path / "c.jpg")] == ["pü"]
+    assert [reader.read(tmp_path / f"{name}.jpg").captions for name in "ab"] == [(), ()]
+    assert [caption.text for caption in reader.read(tmp_path / "c.jpg").captions] == ["pü"]
     assert reader.unreadable == [str(tmp_path / "a.txt"), str(tmp_path / "b.jpg.json")]
 
 
@@ -83,3 +83,34 @@ def test_a_folder_without_sidecars_or_that_is_gone_has_none(tmp_path):
     (tmp_path / "b.jpg").write_bytes(b"")
     assert list(FolderSidecars.of(str(tmp_path)).beside("b.jpg")) == []
     assert list(FolderSidecars.of(str(tmp_path / "gone")).beside("b.jpg")) == []
+
+
+def _beside(folder, name="b.jpg"):
+    return SidecarReader().read(folder / name)
+
+
+def test_takeout_says_when_and_where(tmp_path):
+    place = {"latitude": 30.6, "longitude": -104}
+    facts = {"description": "", "photoTakenTime": {"timestamp": "1258375918"}, "geoData": place}
+    (tmp_path / "b.jpg.json").write_text(json.dumps(facts))
+    beside = _beside(tmp_path)
+    assert (beside.date.taken_at, beside.date.offset, beside.date.source) == (1_258_375_918, None, "sidecar")
+    assert (beside.place, beside.captions) == ((30.6, -104.0), ())
+
+
+@pytest.mark.parametrize("seconds", ["0", "soon", "99999999999999", None, True, 1.5, "253402300800", "4102444800"])
+def test_a_time_that_takeout_does_not_know_is_none(tmp_path, seconds):
+    (tmp_path / "b.jpg.json").write_text(json.dumps({"photoTakenTime": {"timestamp": seconds}}))
+    assert _beside(tmp_path).date is None
+
+
+@pytest.mark.parametrize("place", [(0, 0), (90.1, 5), (5, -180.1), ("a", 5), (None, 5), (float("nan"), 1)])
+def test_a_place_that_takeout_does_not_know_is_none(tmp_path, place):
+    (tmp_path / "b.jpg.json").write_text(json.dumps({"geoData": dict(zip(("latitude", "longitude"), place, strict=True))}))
+    assert _beside(tmp_path).place is None
+
+
+def test_the_date_of_an_xmp_file_may_be_partial(tmp_path):
+    (tmp_path / "b.xmp").write_bytes(xmp_packet(body="<photoshop:DateCreated>1975-08</photoshop:DateCreated>"))
+    date = _beside(tmp_path).date
+    assert (date.local.isoformat(), date.precision, date.source) == ("1975-08-01T00:00:00", "month", "sidecar")
