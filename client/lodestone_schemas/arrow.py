@@ -49,6 +49,7 @@ META_SCHEMA = pa.schema(
         pa.field("taken_precision", pa.string()),  # year, month, day or second; `taken_at` is its beginning
         pa.field("taken_source", pa.string()),  # what the time was read from
         pa.field("taken_zone", pa.string()),  # what says the offset: stated or gps
+        pa.field("decoded_share", pa.float64()),  # of a picture whose file ends early, in [0, 1]; null for a complete one
     ]
 )
 

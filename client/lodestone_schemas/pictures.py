@@ -41,6 +41,9 @@ class ImageInfo(DisplayedModel):
     longitude: float | None = Field(None, description="Degrees, east positive.")
     camera_make: str | None = None
     camera_model: str | None = None
+    decoded_share: float | None = Field(
+        None, description="Share of its rows that could be decoded, if its file ends early; null for a complete picture."
+    )
     captions: list[str] = Field(default_factory=list)
     thumbnail: str
 
@@ -113,6 +116,7 @@ class CorpusInfo(Model):
     corpus_id: str
     images: int
     failures: int
+    incomplete: int = Field(0, description="Pictures whose files end early: they are found by the part that could be decoded.")
     roots: list[RootInfo]
     created_at: datetime
 

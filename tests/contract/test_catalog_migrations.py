@@ -17,7 +17,7 @@ from tests.support.catalogs import embed_slice, make_root, picture, plan_slice
 from lodestone.catalog.catalog import Catalog
 from lodestone.catalog.database import migrate
 from lodestone.catalog.database.engine import make_engine
-from lodestone.catalog.records import SliceRecord
+from lodestone.catalog.records import Failure, ImageState, SliceRecord
 from lodestone.catalog.tables import metadata
 from lodestone.errors import HomeVersionError
 
@@ -151,3 +151,35 @@ def test_pictures_of_an_older_catalog_wait_for_their_headers_to_be_read(new_url:
             (f"{number}.jpg", 5, None, 0)
             for number in range(4)  # the other two are not embedded yet
         ]
+
+
+def test_files_that_an_older_decoder_refused_wait_for_another_attempt(new_url: str, engine: Engine) -> None:
+    with Catalog.open(new_url) as catalog:
+        corpus, root = make_root(catalog)
+        run = catalog.start_run("index", corpus.corpus_id)
+        codes = {
+            "cut.jpg": "truncated",
+            "odd.png": "corrupt",
+            "page.psd": "unsupported",
+            "empty.jpg": "empty_file",
+            "fine.jpg": "",
+        }
+        images = [
+            replace(picture(root, name), state=ImageState.FAILED if code else ImageState.ACTIVE) for name, code in codes.items()
+        ]
+        catalog.add_images(images)
+        for image in images:
+            if code := codes[image.uri]:
+                catalog.add_failures([Failure(run.run_id, root.root_id, image.uri, code, "no words", image.image_id)])
+    go(engine, "0009")
+    assert "decoded_share" not in {column["name"] for column in inspect(engine).get_columns("images")}
+    with Catalog.open(new_url) as catalog:
+        states = {image.uri: image.state for image in catalog.images_of_root(root.root_id)}
+        assert states == {
+            "cut.jpg": ImageState.PENDING,
+            "odd.png": ImageState.PENDING,
+            "page.psd": ImageState.PENDING,
+            "empty.jpg": ImageState.FAILED,
+            "fine.jpg": ImageState.ACTIVE,
+        }
+        assert catalog.count_failures() == 4  # until the attempt has succeeded

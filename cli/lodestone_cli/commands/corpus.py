@@ -34,6 +34,7 @@ def list_(home: HomeOption = None, profile: ProfileOption = None, output: Output
                 console.print("no corpus yet: lodestone index ~/Pictures")
             for corpus in corpora:
                 failures = f", {corpus.failures:,} failures" if corpus.failures else ""
+                failures += f", {corpus.incomplete:,} incomplete" if corpus.incomplete else ""
                 console.print(f"[bold]{escape(printable(corpus.name))}[/]  {corpus.images:,} pictures{failures}")
                 for root in corpus.roots:
                     console.print(printable(f"  {root.name}: {root.images:,}"), markup=False)

@@ -278,6 +278,8 @@ def print_report(console: Console, report: IndexReport) -> None:
         from lodestone.sources.exclusion import counted as in_words
 
         console.print(f"left out: {in_words(report.left_out)}", style="dim")
+    if incomplete := report.counts.get("incomplete", 0):
+        console.print(f"[yellow]{incomplete:,} incomplete[/]: their files end early; copy them again where a whole one is left")
     for warning in report.warnings:
         console.print(f"[yellow]note:[/] {escape(printable(warning))}")
     for problem in report.problems:

@@ -189,6 +189,13 @@ def _print_failures(console: Console, rows: list[dict[str, str]]) -> None:
         console.print("every file could be used")
 
 
+def _print_incomplete(console: Console, facts: dict[str, Any]) -> None:
+    if incomplete := sum(corpus["incomplete"] for corpus in facts["corpora"]):
+        console.print(
+            f"{incomplete:,} incomplete: their files end early, and they are found by what could be decoded", style="dim"
+        )
+
+
 def _print(console: Console, facts: dict[str, Any]) -> None:
     from rich.markup import escape
     from rich.table import Table
@@ -210,6 +217,7 @@ def _print(console: Console, facts: dict[str, Any]) -> None:
         )
     console.print()
     console.print(table)
+    _print_incomplete(console, facts)
     console.print()
     print_notes(console, facts)
     for line, style in _run_remarks(facts):

@@ -206,7 +206,7 @@ class ParquetCorpus:
         failed = row["error_code"] is not None
         root_id, uri = self._places[row["image_id"]]
         self.counts["images"] += not failed
-        facts = {name: row.get(name) for name in PHOTO_FACTS}
+        facts = {name: row.get(name) for name in ("decoded_share", *PHOTO_FACTS)}
         return {
             "image_id": row["image_id"],
             "corpus_id": self.corpus_id,

@@ -15,6 +15,7 @@ def corpus_overview(catalog: Catalog, corpus: Corpus) -> CorpusInfo:
         corpus_id=corpus.corpus_id,
         images=sum(by_root.values()),
         failures=catalog.count_failures(corpus_id=corpus.corpus_id),
+        incomplete=catalog.count_incomplete(corpus.corpus_id),
         roots=[RootInfo(name=root.name, images=by_root.get(root.root_id, 0)) for root in catalog.roots(corpus.corpus_id)],
         created_at=corpus.created_at,
     )

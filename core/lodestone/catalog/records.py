@@ -92,6 +92,7 @@ class ImageRecord:
     taken_precision: str | None = None  # year, month, day or second: how much of the time is known; `taken_at` is its beginning
     taken_source: str | None = None  # what the time was read from (`imaging.dates.DateSource`)
     taken_zone: str | None = None  # what says the offset: stated, or gps
+    decoded_share: float | None = None  # of a picture whose file ends early, in [0, 1]; None for a complete one
 
 
 class WaitingPicture(NamedTuple):

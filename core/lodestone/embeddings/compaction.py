@@ -261,6 +261,7 @@ def rows_of(table: pa.Table, images: Sequence[ImageRecord]) -> pa.Table:
         columns[name] = [
             getattr(image, name) if image.metadata_version > 0 else value for image, value in zip(current, before, strict=True)
         ]
+    columns["decoded_share"] = [image.decoded_share for image in current]
     for name, values in columns.items():
         kept = _with_column(kept, META_SCHEMA.field(name), pa.array(values, META_SCHEMA.field(name).type))
     return kept

@@ -254,6 +254,7 @@ def _info(image: ImageRecord, root: Root, corpus: str, captions: Sequence[Captio
         longitude=image.longitude,
         camera_make=image.camera_make,
         camera_model=image.camera_model,
+        decoded_share=image.decoded_share,
         captions=[caption.text for caption in captions],
         thumbnail=f"/v1/images/{image.image_id}/thumbnail",
     )

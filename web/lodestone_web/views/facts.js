@@ -15,6 +15,7 @@ export function Facts({ hit, path }) {
   const rows = [
     ["File", inFolders(`${hit.root}/${hit.uri}`)],
     ["Size", [`${hit.width} × ${hit.height}`, info && bytes(info.size), info?.format].filter(Boolean).join(", ")],
+    ["Incomplete", typeof info?.decoded_share === "number" && `The file ends early: ${Math.floor(100 * info.decoded_share)} % could be shown`],
     ["Taken", info && clockOf(info)],
     ["Camera", cameraName(info?.camera_make, info?.camera_model)],
     ["More captions", hit.captions.slice(1).join(" · ")],

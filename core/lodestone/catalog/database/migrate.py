@@ -28,6 +28,7 @@ REVISIONS: tuple[str, ...] = (
     "0009",
     "0010",
     "0011",
+    "0012",
     "0013",
 )  # oldest first; the last is the schema of tables.py
 _SCRIPTS = Path(__file__).parents[1] / "migrations"

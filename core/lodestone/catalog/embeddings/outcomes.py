@@ -39,7 +39,7 @@ from lodestone.catalog.use.tags import queue_described
 from lodestone.errors import NotFoundError
 
 _IMAGES: Final = tables.images.c
-_PLAIN: Final = ("width", "height", "format")
+_PLAIN: Final = ("width", "height", "format", "decoded_share")
 OUTCOME_COLUMNS: Final = (*_PLAIN, *PHOTO_FACTS, "metadata_version")
 """Columns of a picture that its embedding fills, in the order of `PictureOutcome`."""
 _STATES: Final = (ImageState.PENDING.value, ImageState.ACTIVE.value, ImageState.FAILED.value)
@@ -57,6 +57,7 @@ class PictureOutcome(NamedTuple):
     height: int
     format: str
     taken_at: int | None = None
+    decoded_share: float | None = None
     latitude: float | None = None
     longitude: float | None = None
     utc_offset_minutes: int | None = None
@@ -107,10 +108,11 @@ class SliceOutcome:
 
 @dataclass(frozen=True, slots=True)
 class RecordedSlice:
-    """Counts of one slice: `active` pictures that can be found now, and `failed` ones that cannot be used."""
+    """Counts of one slice: pictures that can be found now, those of them that are incomplete, and those that cannot be used."""
 
     active: int = 0
     failed: int = 0
+    incomplete: int = 0
 
 
 class _Member(NamedTuple):
@@ -198,7 +200,8 @@ def _record_pictures(connection: Connection, outcome: SliceOutcome, sources: Seq
     queue_described(connection, [member.image_id for member in (*hidden, *shown_otherwise) if member.is_described])
     if any(member.state != ImageState.PENDING for member in shown_otherwise):  # the stores hold it as it was before
         connection.execute(delete(tables.loads).where(tables.loads.c.slice_id == outcome.slice_id))
-    return RecordedSlice(active=len(fine), failed=len(failed))
+    incomplete = sum(picture.decoded_share is not None for _, picture in fine)
+    return RecordedSlice(active=len(fine), failed=len(failed), incomplete=incomplete)
 
 
 def _set_facts(connection: Connection, fine: Iterable[tuple[_Member, PictureOutcome]]) -> None:

@@ -163,6 +163,17 @@ class ImageRows(CatalogBase):
         with self._reading() as connection:
             return connection.execute(query).scalar_one()
 
+    def count_incomplete(self, corpus_id: str) -> int:
+        """Return the number of the corpus's pictures that can be found and whose files end early."""
+        images = tables.images.c
+        query = (
+            select(func.count())
+            .select_from(tables.images)
+            .where(images.corpus_id == corpus_id, images.decoded_share.is_not(None), images.state == ImageState.ACTIVE)
+        )
+        with self._reading() as connection:
+            return connection.execute(query).scalar_one()
+
     def active_ids(self, corpus_id: str, *, after: str = "") -> Iterator[str]:
         """Yield the ids of the corpus's pictures that can be found, above an id, ascending, read a page at a time."""
         images = tables.images

@@ -55,6 +55,8 @@ containers = Table(
 
 _UNREAD = text("metadata_version = 0 AND state = 'active'")  # pictures whose headers the next index run reads
 
+_INCOMPLETE = text("decoded_share IS NOT NULL")  # few, and counted for every overview
+
 # Columns stand in the order of `ImageRecord`'s fields.
 images = Table(
     "images",
@@ -83,9 +85,11 @@ images = Table(
     Column("taken_precision", String(8)),
     Column("taken_source", String(16)),
     Column("taken_zone", String(8)),
+    Column("decoded_share", Float),
     UniqueConstraint("root_id", "uri"),
-    # Migration 0007 sets the condition on PostgreSQL too. Named here, it would load that dialect in every process.
+    # Migrations 0007 and 0012 set the conditions on PostgreSQL too. Named here, it would load that dialect in every process.
     Index("ix_images_unread_metadata", "root_id", "uri", sqlite_where=_UNREAD),
+    Index("ix_images_incomplete", "corpus_id", sqlite_where=_INCOMPLETE),
     Index(None, "corpus_id", "state"),
     Index(None, "hash", "corpus_id"),
 )

@@ -34,6 +34,7 @@ class PreparedPicture:
         format: Format of the content, e.g. "JPEG".
         metadata: Time, place and camera, where the file holds them.
         captions: (source, text) pairs: those known before, and those inside the file.
+        decoded_share: Share of the rows that could be decoded, in [0, 1]; None for a complete picture.
     """
 
     row: SliceRow
@@ -43,6 +44,7 @@ class PreparedPicture:
     format: str
     metadata: PhotoMetadata
     captions: tuple[tuple[str, str], ...]
+    decoded_share: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,6 +94,7 @@ def decode_picture(
         format=decoded.format,
         metadata=read_metadata(decoded.embedded, name=name_of(row.uri)),
         captions=tuple(dict.fromkeys((*known, *inside))),
+        decoded_share=decoded.decoded_share,
     )
     return DecodedPicture(picture, thumbnail)
 

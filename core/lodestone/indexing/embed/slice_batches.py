@@ -104,6 +104,7 @@ class SliceBatches:
         stop: Asks for an early end.
         embedded: Pictures that went through the models.
         failed: Pictures that could not be used.
+        incomplete: Pictures whose files end early.
         completed: Pictures that went through the models, now or before their worker was killed.
         adopted: Parts that were found on disk.
         deaths: Workers that crashed.
@@ -124,6 +125,7 @@ class SliceBatches:
     stop: StopRequest = field(default_factory=StopRequest)
     embedded: int = 0
     failed: int = 0
+    incomplete: int = 0
     completed: int = 0
     adopted: int = 0
     deaths: int = 0
@@ -226,6 +228,7 @@ class SliceBatches:
         self._awaited.discard(receipt.slice_id)
         self.embedded += receipt.embedded
         self.failed += recorded.failed
+        self.incomplete += recorded.incomplete
         self.completed += max(receipt.embedded, recorded.active)
         self.adopted += len(receipt.adopted)
         if receipt.most_in_pass:

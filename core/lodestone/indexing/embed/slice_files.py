@@ -171,5 +171,6 @@ def _meta(picture: PreparedPicture) -> dict[str, Any]:
         "taken_precision": about.taken_precision,
         "taken_source": about.taken_source,
         "taken_zone": about.taken_zone,
+        "decoded_share": picture.decoded_share,
         "captions": [{"source": source, "text": text} for source, text in picture.captions],
     }

@@ -328,6 +328,8 @@ class _Job:
         finally:
             self.counts["embedded"] += self.slice_batches.embedded
             self.counts["failed"] += self.slice_batches.failed
+            if self.slice_batches.incomplete:
+                self.counts["incomplete"] += self.slice_batches.incomplete
             self.completed += self.slice_batches.completed
             self._given_up |= self.slice_batches.given_up
             self.stages = self.slice_batches.stages or self.stages
