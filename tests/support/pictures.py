@@ -328,7 +328,7 @@ def write_bad_files(folder: Path, *, huge: bool = False) -> dict[str, tuple[Path
         "truncated_png": (_write(folder / "truncated.png", encoded(photo(), "PNG")[:5000]), "truncated"),
         "header_only": (_write(folder / "header.jpg", whole[:20]), "truncated"),
         "corrupt_png": (_write(folder / "corrupt.png", _with_flipped_byte(encoded(photo(), "PNG"), 60)), "corrupt"),
-        "unsupported": (_write(folder / "drawing.png", b"8BPS\0\1" + b"\0" * 40), "unsupported"),
+        "unsupported": (_write(folder / "drawing.png", b"\xff\x0a" + b"\0" * 40), "unsupported"),
         "missing": (folder / "was-here.jpg", "missing"),
         "raw_without_preview": (_write(folder / "bare.dng", dng_bytes(None)), "no_preview"),
     }

@@ -23,7 +23,7 @@ _RGB_BYTES = 4
 # What conversion holds beside its input and its output: float32 copies of samples without a declared range.
 _CONVERSION_BYTES = {"F": 12, "I": 12}
 # What the decoder holds beside Pillow's pixels (measured on 20 megapixels): its own canvas, planes or copies.
-_DECODER_BYTES = {"WEBP": 12, "AVIF": 6, "HEIF": 4}
+_DECODER_BYTES = {"WEBP": 12, "AVIF": 6, "HEIF": 4, "JP2": 20}
 
 
 def decoding_bytes(mode: str, width: int, height: int, *, kind: str = "") -> int:

@@ -26,6 +26,7 @@ from lodestone.imaging.exif import EmbeddedMetadata, read_embedded, read_embedde
 from lodestone.imaging.failures import FailureReason, image_error, too_large, unreadable
 from lodestone.imaging.gpu_jpeg import GpuJpegs, JpegFile
 from lodestone.imaging.jpeg import DRAFT_MARGIN, apply_draft, coefficient_bytes, is_ordinary
+from lodestone.imaging.older_formats import alpha_bits_of, as_meant, refuse_unmeant
 from lodestone.imaging.opening import explain_failure, open_image
 from lodestone.imaging.repair.shares import comes_in_passes, load_as_far_as_possible, share_of_jpeg, share_of_png, share_of_rows
 from lodestone.imaging.repair.spliced import Range, size_of, spliced
@@ -55,6 +56,7 @@ _TRANSPOSE = {
     7: Image.Transpose.TRANSVERSE,
     8: Image.Transpose.ROTATE_90,
 }
+_OLDER = frozenset({"JP2", "PSD", "TGA", "PNM"})
 _TURNS = frozenset({5, 6, 7, 8})  # orientations that swap width and height
 
 
@@ -66,7 +68,8 @@ class DecodedImage:
         image: The pixels: mode "RGB", upright, at most as large as the original.
         width: Width of the upright original, in pixels.
         height: Height of the upright original, in pixels.
-        format: Format of the content: "JPEG", "PNG", "WEBP", "GIF", "BMP", "TIFF", "HEIF", "AVIF" or "RAW".
+        format: Format of the content: "JPEG", "PNG", "WEBP", "GIF", "BMP", "TIFF", "HEIF", "AVIF", "RAW", "JP2",
+            "PSD", "TGA" or "PNM".
         draft_scale: 1, 2, 4 or 8: the JPEG (for RAW: its preview) was decoded at 1/draft_scale of its size.
         orientation: EXIF orientation that was applied, 1 to 8.
         embedded: EXIF, XMP and IPTC blocks as they are in the file.
@@ -266,12 +269,18 @@ def _decode_opened(
     if elsewhere is not None and kind == "JPEG":
         pixels = elsewhere.pixels(cast("JpegImageFile", image), stream, JpegFile(elsewhere.data, width, height, scale))
     share = version.share
+    alpha_bits = 0
+    if kind in _OLDER:
+        refuse_unmeant(image, kind)
+        alpha_bits = alpha_bits_of(image, kind)
     if pixels is None:
         if version.is_cut:
             share = _load_cut(image, stream, kind, scale)
         else:
             image.load()
         pixels = image
+    if kind in _OLDER:
+        pixels = as_meant(image, kind, alpha_bits=alpha_bits)
     embedded = read_embedded(image)  # after loading: a PNG may keep metadata behind its pixels
     picture = DecodedImage(to_srgb(pixels), width, height, kind, draft_scale=scale, embedded=embedded, decoded_share=share)
     return _turned(picture, embedded.orientation)

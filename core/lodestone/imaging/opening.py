@@ -26,6 +26,10 @@ _OPENERS = {
     "TIFF": ("PIL.TiffImagePlugin", "TiffImageFile"),
     "AVIF": ("PIL.AvifImagePlugin", "AvifImageFile"),
     "HEIF": ("pillow_heif", "HeifImageFile"),
+    "JP2": ("PIL.Jpeg2KImagePlugin", "Jpeg2KImageFile"),
+    "PSD": ("PIL.PsdImagePlugin", "PsdImageFile"),
+    "TGA": ("PIL.TgaImagePlugin", "TgaImageFile"),
+    "PNM": ("PIL.PpmImagePlugin", "PpmImageFile"),
 }
 
 _LEAN_OPENER = ("lodestone.imaging.repair.lean_tiff", "LeanTiffImageFile")

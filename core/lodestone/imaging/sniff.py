@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 HEAD_BYTES = 64  # enough for every signature below
 
 JPEG_START = b"\xff\xd8\xff"
@@ -25,13 +27,20 @@ _RAW_SIGNATURES = (
 # The sizes that a BMP's second header may have. They are checked because many texts begin with the two letters "BM".
 _BMP_HEADER_SIZES = frozenset({12, 16, 40, 52, 56, 64, 108, 124})
 
+_JPEG_2000_SIGNATURES = (b"\0\0\0\x0cjP  \r\n\x87\n", b"\xff\x4f\xff\x51")
+_PNM = re.compile(rb"P[1-6]\s+(?:#[^\n]*(?:\n\s*|$))*(?:[0-9]+\s+[0-9]+\s|$)")
+# Targa has no signature: type of the colour map, type of the picture, then the map's place and depth of its entries.
+_TARGA_BYTES = 18
+_TARGA_PLAIN, _TARGA_MAPPED = frozenset({2, 3, 10, 11}), frozenset({1, 9})
+_TARGA_DEPTHS, _TARGA_MAP_DEPTHS = frozenset({8, 16, 24, 32}), frozenset({16, 24, 32})
+_TARGA_MAP_COLOURS = 256
+_BYTE_BITS = 8
+
 # Formats that are named in the error and not decoded.
 _UNSUPPORTED_SIGNATURES = (
-    (b"8BPS", "Photoshop"),
+    (b"8BPS\0\2", "Photoshop Big"),
     (b"\xff\x0a", "JPEG XL"),
     (b"\0\0\0\x0cJXL ", "JPEG XL"),
-    (b"\0\0\0\x0cjP  ", "JPEG 2000"),
-    (b"\xff\x4f\xff\x51", "JPEG 2000"),
     (b"\0\0\1\0", "icon"),
     (b"%PDF", "PDF"),
     (b"%!PS", "PostScript"),
@@ -44,8 +53,8 @@ def sniff_format(head: bytes) -> str | None:
     """Name the format of a file that begins with `head` (its first `HEAD_BYTES` bytes, or all of it if shorter).
 
     Returns:
-        "JPEG", "PNG", "WEBP", "GIF", "BMP", "TIFF", "HEIF", "AVIF" or "RAW"; None when it is none of these. Most RAW files are
-        TIFF containers and give "TIFF": only their tags tell them apart.
+        "JPEG", "PNG", "WEBP", "GIF", "BMP", "TIFF", "HEIF", "AVIF", "RAW", "JP2", "PSD", "TGA" or "PNM"; None when it is none
+        of these. Most RAW files are TIFF containers and give "TIFF": only their tags tell them apart.
     """
     if head.lstrip(_BLANK).startswith(JPEG_START):
         return "JPEG"
@@ -57,7 +66,7 @@ def sniff_format(head: bytes) -> str | None:
         return "GIF"
     if head.startswith(b"BM") and int.from_bytes(head[14:18], "little") in _BMP_HEADER_SIZES:
         return "BMP"
-    return _sniff_container(head)
+    return _sniff_container(head) or _sniff_older(head)
 
 
 def name_unsupported(head: bytes) -> str | None:
@@ -80,3 +89,27 @@ def _sniff_container(head: bytes) -> str | None:
     if brands & _AVIF_BRANDS:
         return "AVIF"
     return "HEIF" if brands & _HEIF_BRANDS else None
+
+
+def _sniff_older(head: bytes) -> str | None:
+    if head.startswith(_JPEG_2000_SIGNATURES):
+        return "JP2"
+    if head.startswith(b"8BPS\0\1"):
+        return "PSD"
+    if _PNM.match(head):
+        return "PNM"
+    return "TGA" if _is_targa(head) else None
+
+
+def _is_targa(head: bytes) -> bool:
+    """Return whether every field of a header is one that a Targa file may have."""
+    if len(head) < _TARGA_BYTES or not any(head[12:14]) or not any(head[14:16]):  # width, height
+        return False
+    mapped, kind, depth, flags = head[1], head[2], head[16], head[17]
+    if depth not in _TARGA_DEPTHS or flags & 0xC0:
+        return False
+    if mapped == 0:
+        return kind in _TARGA_PLAIN and not any(head[3:8])
+    colours = int.from_bytes(head[5:7], "little")
+    is_map = 0 < colours <= _TARGA_MAP_COLOURS and head[7] in _TARGA_MAP_DEPTHS
+    return mapped == 1 and kind in _TARGA_MAPPED and depth == _BYTE_BITS and is_map

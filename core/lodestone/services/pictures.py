@@ -44,6 +44,7 @@ _MEDIA_TYPES = {
     "TIFF": "image/tiff",
     "HEIF": "image/heif",
     "AVIF": "image/avif",
+    "JP2": "image/jp2",
 }
 _UNKNOWN_TYPE = "application/octet-stream"
 
