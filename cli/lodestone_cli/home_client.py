@@ -32,7 +32,15 @@ if TYPE_CHECKING:
         SearchRequest,
         SearchResponse,
     )
-    from lodestone_schemas.directories import DirectoryAdded, DirectoryRelocation, DirectoryRequest, JobInfo, JobList
+    from lodestone_schemas.directories import (
+        DirectoryAdded,
+        DirectoryInfo,
+        DirectoryRelocation,
+        DirectoryRequest,
+        DirectorySplit,
+        JobInfo,
+        JobList,
+    )
 
     FindService = Callable[[], Lodestone | None]
 
@@ -123,6 +131,15 @@ class HomeClient(LocalClient):
             job = service.index_directory(directory.directory_id, idempotency_key=idempotency_key)
             directory = self.directory(directory.directory_id)
         return DirectoryAdded(directory=directory, job=job, relocated=added.relocated)
+
+    def split_directory(
+        self, directory_id: str, request: DirectorySplit, *, idempotency_key: str | None = None
+    ) -> DirectoryInfo:
+        """Make a folder inside a directory one of its own, in the service or here."""
+        service = self._find_service()
+        if service is None:
+            return super().split_directory(directory_id, request, idempotency_key=idempotency_key)
+        return service.split_directory(directory_id, request, idempotency_key=idempotency_key)
 
     def relocate_directory(
         self, directory_id: str, request: DirectoryRelocation, *, idempotency_key: str | None = None

@@ -135,6 +135,17 @@ class HomeLocator:
 
         return find_directory(self._catalog, named, corpus=corpus).root_id
 
+    def folder_of_directory(self, named: str, corpus: str | None) -> tuple[str, str] | None:
+        """Return the directory that a path, or a text like `Pictures/2018`, lies in; see `Locator.folder_of_directory`."""
+        from lodestone_cli.locators import innermost
+
+        names = {entry.corpus_id: entry.name for entry in self._catalog.corpora(limit=_RUNS)}
+        roots = [root for root in self._catalog.roots(None) if corpus is None or names.get(root.corpus_id) == corpus]
+        path = os.path.abspath(Path(named).expanduser())  # noqa: PTH100 - not resolve(): a linked directory keeps its name
+        inside = innermost(path, {root.path: root.root_id for root in roots})
+        by_name = {name: root.root_id for root in roots for name in (root.name, f"{names.get(root.corpus_id)}/{root.name}")}
+        return inside or innermost(named, by_name)
+
     def directory_paths(self) -> dict[str, str]:
         """Return the path of each directory by its id."""
         return {root.root_id: root.path for root in self._catalog.roots(None)}

@@ -6,7 +6,7 @@ service only ids and names are known (`RemoteLocator`).
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
@@ -17,6 +17,15 @@ if TYPE_CHECKING:
     from lodestone_cli.folders import FolderFilters
     from lodestone_client import Lodestone
     from lodestone_schemas.api import QueryExplanation
+
+
+def innermost(named: str, places: Mapping[str, str]) -> tuple[str, str] | None:
+    """Return what the longest of some places stands for that a path lies in, with the rest of the path; None for none."""
+    around = [place for place in places if named.startswith(f"{place.rstrip('/')}/") and named.rstrip("/") != place.rstrip("/")]
+    if not around:
+        return None
+    place = max(around, key=len)
+    return places[place], named[len(place.rstrip("/")) + 1 :].strip("/")
 
 
 class Locator(Protocol):
@@ -54,6 +63,9 @@ class Locator(Protocol):
             UnknownNameError: there is none.
             InvalidRequestError: there are several.
         """
+
+    def folder_of_directory(self, named: str, corpus: str | None) -> tuple[str, str] | None:
+        """Return the id of the directory that `named` is a folder in, with the folder's path inside it; None for none."""
 
     def directory_paths(self) -> dict[str, str]:
         """Return the path of each directory by its id, where that is known."""
@@ -132,6 +144,12 @@ class RemoteLocator:
                     hint=f"add --corpus, or say {corpora[0]}/{matches[0].name}",
                 )
         raise UnknownNameError.among("directory", named, [f"{entry.corpus}/{entry.name}" for entry in directories])
+
+    def folder_of_directory(self, named: str, corpus: str | None) -> tuple[str, str] | None:
+        """Return a directory's id and a folder inside it, of a text like `Pictures/2018`; see `Locator.folder_of_directory`."""
+        directories = [entry for entry in self._remote.iter_directories() if corpus is None or entry.corpus == corpus]
+        names = {name: entry.directory_id for entry in directories for name in (entry.name, f"{entry.corpus}/{entry.name}")}
+        return innermost(named, names)
 
     def directory_paths(self) -> dict[str, str]:
         """Return nothing, because the service never reveals paths."""

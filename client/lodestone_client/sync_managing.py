@@ -18,6 +18,7 @@ from lodestone_schemas.directories import (
     DirectoryPage,
     DirectoryRelocation,
     DirectoryRequest,
+    DirectorySplit,
     JobInfo,
     JobList,
 )
@@ -60,6 +61,12 @@ class Managing(Transport):
     ) -> DirectoryInfo:
         """Switch a directory, or its watching, on or off."""
         return self._run(write_calls.change_directory(directory_id, change, idempotency_key))
+
+    def split_directory(
+        self, directory_id: str, request: DirectorySplit, *, idempotency_key: str | None = None
+    ) -> DirectoryInfo:
+        """Make a folder inside a directory a directory of its own, which can be disabled, watched or removed."""
+        return self._run(write_calls.split_directory(directory_id, request, idempotency_key))
 
     def relocate_directory(
         self, directory_id: str, request: DirectoryRelocation, *, idempotency_key: str | None = None

@@ -24,6 +24,7 @@ from lodestone_schemas.directories import (
     DirectoryInfo,
     DirectoryRelocation,
     DirectoryRequest,
+    DirectorySplit,
     JobInfo,
 )
 from lodestone_schemas.runs import RunInfo
@@ -59,6 +60,12 @@ def add_directory(request: DirectoryRequest, key: str | None) -> Call[DirectoryA
 def change_directory(directory_id: str, change: DirectoryChange, key: str | None) -> Call[DirectoryInfo]:
     """Return the call that switches a directory or its watching on or off."""
     return _keyed(Call("PATCH", f"/v1/directories/{part(directory_id)}", as_model(DirectoryInfo), body=change), key)
+
+
+def split_directory(directory_id: str, request: DirectorySplit, key: str | None) -> Call[DirectoryInfo]:
+    """Return the call that makes a folder inside a directory one of its own; it may take minutes."""
+    path = f"/v1/directories/{part(directory_id)}/split"
+    return _keyed(Call("POST", path, as_model(DirectoryInfo), body=request, endless=True), key)
 
 
 def relocate_directory(directory_id: str, request: DirectoryRelocation, key: str | None) -> Call[DirectoryAdded]:

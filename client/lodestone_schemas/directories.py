@@ -55,6 +55,12 @@ class DirectoryRelocation(_Model):
     index: bool = Field(True, description="Index it now, in the background.")
 
 
+class DirectorySplit(_Model):
+    """Requests that a folder inside a directory becomes a directory of its own."""
+
+    folder: str = Field(min_length=1, max_length=4096, description="Path inside the directory, such as 2018/summer.")
+
+
 class DirectoryChange(_Model):
     """Requests changes of a directory; members that are left out stay unchanged."""
 

@@ -263,6 +263,10 @@ TABLE: Final[tuple[RoutePolicy, ...]] = (
         deadline=DeadlineRule.ENDLESS, problems=_UNREADABLE_PLACE,
     ),
     RoutePolicy(
+        method="POST", path="/v1/directories/{directory_id}/split", scopes=_MANAGE, idempotent=True,
+        deadline=DeadlineRule.ENDLESS,
+    ),
+    RoutePolicy(
         method="POST", path="/v1/directories/{directory_id}/index", scopes=_MANAGE, idempotent=True,
         problems=_UNREADABLE_PLACE,
     ),

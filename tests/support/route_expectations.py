@@ -27,6 +27,7 @@ OTHER_SCOPES = {
     "DELETE /v1/images/{image_id}": "search index",
     "POST /v1/directories/{directory_id}/index": "search index",
     "POST /v1/directories/{directory_id}/relocate": "search index",
+    "POST /v1/directories/{directory_id}/split": "search index",
     "DELETE /v1/jobs/{job_id}": "search index",
     "POST /v1/runs/{run_id}/cancel": "search index",
     "PATCH /v1/corpora/{name:path}": "index",
@@ -62,6 +63,7 @@ IDEMPOTENT = {
     "DELETE /v1/images/{image_id}",
     "POST /v1/directories/{directory_id}/index",
     "POST /v1/directories/{directory_id}/relocate",
+    "POST /v1/directories/{directory_id}/split",
 }
 BODIES = {
     "POST /v1/search/image": ("multipart/form-data", MB + 256 * 1024),
@@ -87,6 +89,7 @@ DEADLINES = {
     "DELETE /v1/directories/{directory_id}": DeadlineRule.ENDLESS,
     "DELETE /v1/images/{image_id}": DeadlineRule.ENDLESS,
     "POST /v1/directories/{directory_id}/relocate": DeadlineRule.ENDLESS,
+    "POST /v1/directories/{directory_id}/split": DeadlineRule.ENDLESS,
     "POST /v1/internal/shadow": DeadlineRule.ENDLESS,
 }
 PROBES = {"GET /healthz", "GET /readyz"}

@@ -27,7 +27,12 @@ app = typer.Typer(help="Folders that are indexed: add, remove, switch on and off
 
 _RUNS: Final = 3  # last runs of its corpus that describe a directory
 NamedArgument = Annotated[
-    str, typer.Argument(help="Its path, its name, or corpus/name.", show_default=False, autocompletion=complete_roots)
+    str,
+    typer.Argument(
+        help="Its path, its name, or corpus/name; a folder inside one to enable, disable, watch or remove that alone.",
+        show_default=False,
+        autocompletion=complete_roots,
+    ),
 ]
 CorpusOption = Annotated[
     str | None,
@@ -271,7 +276,7 @@ def remove(
     """Forget a directory: its vectors, thumbnails and catalog rows. The pictures themselves are not touched."""
     with CommandContext(home=home, profile=profile, output=output, purpose="lodestone directory remove", away=True) as context:
         context.require_home()
-        facts = _described(context, context.locator.directory(directory, corpus))
+        facts = _described(context, _directory_of(context, directory, corpus))
         if not yes:
             question = f"Forget {facts['images']:,} pictures of {printable(facts['name'])!r}? Your files stay where they are."
             confirm(question)
@@ -288,11 +293,31 @@ def remove(
         context.emit(removed, human)
 
 
+def _directory_of(context: CommandContext, named: str, corpus: str | None) -> str:
+    """Return the id of the directory that is named; a folder inside one becomes a directory of its own.
+
+    Raises:
+        UnknownNameError, NotFoundError: there is no such directory, and no such folder with pictures in one.
+        InvalidRequestError: there are several.
+    """
+    from lodestone.errors import UnknownNameError
+    from lodestone_schemas.directories import DirectorySplit
+
+    try:
+        return context.locator.directory(named, corpus)
+    except UnknownNameError:
+        inside = context.locator.folder_of_directory(named, corpus)
+        if inside is None:
+            raise
+    directory_id, folder = inside
+    return context.api.split_directory(directory_id, context.api_request(DirectorySplit, folder=folder)).directory_id
+
+
 def _switch(directory: str, corpus: str | None, *, home: Any, profile: Any, output: Output, **change: bool) -> None:  # noqa: ANN401 - Typer's
     with CommandContext(home=home, profile=profile, output=output, purpose="lodestone directory", away=True) as context:
         from lodestone_schemas.directories import DirectoryChange
 
-        directory_id = context.locator.directory(directory, corpus)
+        directory_id = _directory_of(context, directory, corpus)
         changed = context.api.change_directory(directory_id, DirectoryChange(**change))
         facts = _with_path(changed, context.locator.directory_paths())
         context.emit(facts, lambda console: _print(console, facts))

@@ -45,6 +45,7 @@ from lodestone_schemas.directories import (
     DirectoryPage,
     DirectoryRelocation,
     DirectoryRequest,
+    DirectorySplit,
     JobInfo,
     JobList,
 )
@@ -191,6 +192,11 @@ class ManagementApi(Protocol):
         self, directory_id: str, change: DirectoryChange, *, idempotency_key: str | None = None
     ) -> DirectoryInfo:
         """Switch a directory on or off, or its watching."""
+
+    def split_directory(
+        self, directory_id: str, request: DirectorySplit, *, idempotency_key: str | None = None
+    ) -> DirectoryInfo:
+        """Make a folder inside a directory a directory of its own, which can be disabled, watched or removed."""
 
     def relocate_directory(
         self, directory_id: str, request: DirectoryRelocation, *, idempotency_key: str | None = None

@@ -22,6 +22,7 @@ from lodestone_schemas.directories import (
     DirectoryPage,
     DirectoryRelocation,
     DirectoryRequest,
+    DirectorySplit,
     JobInfo,
     JobList,
 )
@@ -128,9 +129,26 @@ class DirectoryUseCases:
         self._check_seen(directory_id, caller)
         return self._index(directory_id, "asked", retry_failed=retry_failed)
 
+    async def split(self, directory_id: str, request: DirectorySplit, caller: Caller) -> DirectoryInfo:
+        """Make a folder inside a directory a directory of its own, which can be disabled, watched or removed. Raises as `get`.
+
+        Raises:
+            NotFoundError, InvalidRequestError, StoreLockedError: see `split_directory`.
+        """
+        from lodestone.directories.split import split_directory
+
+        await asyncio.to_thread(self._check_seen, directory_id, caller)
+        runtime = self._session.runtime
+        async with self._session.changing:
+            part, moved = await asyncio.to_thread(split_directory, runtime, directory_id, request.folder)
+            if moved:
+                await self._session.load()
+        return await asyncio.to_thread(self.get, part.root_id, caller)
+
     async def remove(self, directory_id: str, caller: Caller) -> None:
-        """Forget a directory; what is being indexed of it is stopped. Raises as `get`."""
+        """Forget a directory. What is being indexed of it stops; directories around it leave it out. Raises as `get`."""
         from lodestone.directories.remove import remove_directory
+        from lodestone.directories.split import leave_out_around
 
         await asyncio.to_thread(self._check_seen, directory_id, caller)
         runtime = self._session.runtime
@@ -138,6 +156,7 @@ class DirectoryUseCases:
         await asyncio.to_thread(self._session.withdraw, root.path)
         async with self._session.changing:
             await asyncio.to_thread(remove_directory, runtime, directory_id)
+            await asyncio.to_thread(leave_out_around, runtime.catalog, root)
             await self._session.load()
 
     def jobs(self, caller: Caller) -> JobList:

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
         DirectoryPage,
         DirectoryRelocation,
         DirectoryRequest,
+        DirectorySplit,
         JobInfo,
         JobList,
     )
@@ -95,6 +96,16 @@ class LocalManagement:
     ) -> DirectoryInfo:
         """Switch a directory on or off, or its watching."""
         return self._services.directories.change(directory_id, change, self._caller)
+
+    def split_directory(
+        self,
+        directory_id: str,
+        request: DirectorySplit,
+        *,
+        idempotency_key: str | None = None,  # noqa: ARG002 - nothing is sent twice
+    ) -> DirectoryInfo:
+        """Make a folder inside a directory a directory of its own, which can be disabled, watched or removed."""
+        return self._run(self._services.directories.split(directory_id, request, self._caller))
 
     def relocate_directory(
         self,

@@ -104,6 +104,7 @@ class Exclusion:
         self._own = {os.path.realpath(path) for path in boundaries.own}
         first = [*boundaries.exclude, *patterns]
         self._first: tuple[tuple[str, GitIgnoreSpec], ...] = (("", parsed(first)),) if first else ()
+        self._patterns = tuple(patterns)
         self._known: dict[str, FolderRules] = {}
 
     def of(self, relative: str, names: Collection[str] | None = None) -> FolderRules:
@@ -143,6 +144,18 @@ class Exclusion:
         """Return whether a file below the directory's folder is left out, by its own name or by a folder above it."""
         rules = self.of(relative.rpartition("/")[0])
         return bool(rules.reason or self.left_out(rules, relative, is_folder=False))
+
+    def inherited(self, folder: str) -> tuple[str, ...]:
+        """Return the patterns that decide about a folder's content from above it, relative to this folder."""
+        parts = folder.split("/")
+        lines = [line for pattern in self._patterns if (line := _seen_from(pattern, folder))]
+        for depth in range(len(parts)):
+            base = "/".join(parts[:depth])
+            path = os.path.join(self._top, base) if base else self._top  # noqa: PTH118
+            below = "/".join(parts[depth:])
+            for name in PATTERN_FILES:
+                lines += [line for written in _lines(self._read(path, name)) if (line := _seen_from(written, below))]
+        return tuple(dict.fromkeys(lines))
 
     def forget(self) -> None:
         """Forget what was read of folders, which may have changed."""
@@ -245,6 +258,16 @@ def _tolerantly_parsed(lines: Sequence[str]) -> GitIgnoreSpec:
             continue
         readable.append(line)
     return GitIgnoreSpec.from_lines(readable)
+
+
+def _seen_from(pattern: str, folder: str) -> str:
+    """Return a pattern as it is written in a folder further down; "" where it matches nothing in there."""
+    negated = "!" if pattern.startswith("!") else ""
+    body = pattern.removeprefix("!")
+    if "/" not in body.rstrip().rstrip("/") or body.startswith("**/"):
+        return pattern
+    inside = body.lstrip("/")
+    return f"{negated}/{inside[len(folder) + 1 :]}" if inside.startswith(f"{folder}/") and len(inside) > len(folder) + 1 else ""
 
 
 def _lines(text: str) -> list[str]:

@@ -16,6 +16,7 @@ from lodestone_schemas.directories import (
     DirectoryPage,
     DirectoryRelocation,
     DirectoryRequest,
+    DirectorySplit,
     JobInfo,
     JobList,
 )
@@ -24,6 +25,26 @@ from lodestone_serve.responses.pages import Fields, FieldSelection, Paged
 from lodestone_serve.routes.threads import in_thread
 
 _Chosen = Annotated[FieldSelection, Depends(Fields(DirectoryPage))]
+
+
+def _add_places(router: APIRouter, use_cases: DirectoryUseCases) -> None:
+    """Add the routes that say where a directory lies and what is part of it."""
+
+    @router.post("/directories/{directory_id}/relocate", response_model=DirectoryAdded)
+    async def relocate_directory(caller: RequestCaller, directory_id: str, body: DirectoryRelocation) -> Response:
+        """Tell where a directory's folder is now. Its pictures keep their ids, tags and captions."""
+        return _json(await use_cases.relocate(directory_id, body, caller))
+
+    @router.post("/directories/{directory_id}/split", response_model=DirectoryInfo)
+    async def split_directory(caller: RequestCaller, directory_id: str, body: DirectorySplit) -> Response:
+        """Make a folder inside a directory a directory of its own, which can be switched off, watched or removed."""
+        return _json(await use_cases.split(directory_id, body, caller))
+
+    @router.delete("/directories/{directory_id}", status_code=204)
+    async def remove_directory(caller: RequestCaller, directory_id: str) -> Response:
+        """Forget a directory: vectors, thumbnails, catalog. The pictures themselves are not touched."""
+        await use_cases.remove(directory_id, caller)
+        return Response(status_code=204)
 
 
 def directories_router(use_cases: DirectoryUseCases) -> APIRouter:
@@ -60,16 +81,7 @@ def directories_router(use_cases: DirectoryUseCases) -> APIRouter:
         job = await in_thread(use_cases.index, directory_id, caller, retry_failed=retry_failed)
         return _json(job, 202)
 
-    @router.post("/directories/{directory_id}/relocate", response_model=DirectoryAdded)
-    async def relocate_directory(caller: RequestCaller, directory_id: str, body: DirectoryRelocation) -> Response:
-        """Tell where a directory's folder is now. Its pictures keep their ids, tags and captions."""
-        return _json(await use_cases.relocate(directory_id, body, caller))
-
-    @router.delete("/directories/{directory_id}", status_code=204)
-    async def remove_directory(caller: RequestCaller, directory_id: str) -> Response:
-        """Forget a directory: vectors, thumbnails, catalog. The pictures themselves are not touched."""
-        await use_cases.remove(directory_id, caller)
-        return Response(status_code=204)
+    _add_places(router, use_cases)
 
     @router.get("/jobs", response_model=JobList)
     async def jobs(caller: RequestCaller) -> Response:
