@@ -1,7 +1,12 @@
-"""Commands `lodestone config …`: the settings in force and the source of each."""
+"""Commands `lodestone config …`: the settings in force and the source of each, and edits of the settings file."""
 
 from __future__ import annotations
 
+import json
+import os
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -13,6 +18,8 @@ from lodestone_cli.terminal.console import print_table
 
 if TYPE_CHECKING:
     from rich.console import Console
+
+    from lodestone.config.edit import Edit
 
 app = typer.Typer(help="Settings.", no_args_is_help=True)
 
@@ -67,3 +74,59 @@ def show(
             console.print(printable(f"settings file: {config_path(context.loaded.settings.home)}"), style="dim", markup=False)
 
         context.emit(rows, human)
+
+
+_NameArgument = Annotated[
+    str,
+    typer.Argument(
+        metavar="NAME", help="Name of the setting: index.workers.", show_default=False, autocompletion=complete_settings
+    ),
+]
+
+
+@app.command("set")
+def set_(
+    name: _NameArgument,
+    value: Annotated[str, typer.Argument(help="Its value as in the file: 4, true, \\[1, 2], a text.", show_default=False)],
+    home: HomeOption = None,
+    output: OutputOption = Output.HUMAN,
+) -> None:
+    """Write a setting into the settings file. Its comments stay, and nothing is written that is not allowed."""
+    from lodestone.config.edit import set_setting
+
+    _edited(home, output, lambda path: set_setting(path, name, value))
+
+
+@app.command()
+def unset(name: _NameArgument, home: HomeOption = None, output: OutputOption = Output.HUMAN) -> None:
+    """Take a setting, or a whole section, out of the settings file, so that its default holds again."""
+    from lodestone.config.edit import unset_setting
+
+    _edited(home, output, lambda path: unset_setting(path, name))
+
+
+def _edited(home: Path | None, output: Output, edit: Callable[[Path], Edit]) -> None:
+    """Edit the settings file, and say what it has now, and where something else overrides it."""
+    from lodestone.config.settings import config_path, load_settings
+    from lodestone.errors import ConfigurationError
+
+    with suppress(ConfigurationError):  # the file is to be mended, maybe
+        CommandContext(home=home, output=output, purpose="lodestone config", writes=True)
+    usual = os.environ.get("LODESTONE_HOME")
+    done = edit(config_path(home or (Path(usual) if usual else None)))
+    loaded = load_settings({"home": home})
+    source = loaded.sources.get(done.name, "default")
+    overridden = source if done.after is not None and source not in {"default", str(done.path)} else None
+    context = CommandContext(home=home, output=output)
+
+    def human(console: Console) -> None:
+        now = "is not set any more" if done.after is None else f"= {json.dumps(done.after, default=str, ensure_ascii=False)}"
+        console.print(printable(f"{done.path}: {done.name} {now}"), markup=False)
+        if overridden:
+            console.print(printable(f"note: {overridden} overrides it"), markup=False)
+        if context.service_url is not None:
+            console.print("note: the running service has it from its next start on", markup=False)
+
+    value = {"file": str(done.path), "name": done.name, "before": done.before, "after": done.after, "overridden_by": overridden}
+    context.emit(value, human)
+    context.__exit__()

@@ -113,9 +113,22 @@ def _emit_new(context: CommandContext, key: ApiKey, written: str) -> None:
         context.messages.print(printable(_line(key)), markup=False)
         context.messages.print("keep it now: it is not shown again. Send it as `Authorization: Bearer …`", markup=False)
         if not context.loaded.settings.serve.auth.keys:
-            context.messages.print("the service does not ask for keys yet: set serve.auth.keys = true", markup=False)
+            for line in _how_to_ask(context):
+                context.messages.print(printable(line), markup=False)
 
     context.emit({"key": key.info().model_dump(mode="json"), "secret": written}, human)
+
+
+def _how_to_ask(context: CommandContext) -> list[str]:
+    """Return lines that say how the service is made to ask for keys: by a command, or by which lines of which file."""
+    from lodestone.config.settings import config_path
+
+    return [
+        "the service does not ask for keys yet: lodestone config set serve.auth.keys true",
+        f"which writes these lines into {config_path(context.loaded.settings.home)}; then start it again:",
+        "  [serve.auth]",
+        "  keys = true",
+    ]
 
 
 def _scopes(names: list[str]) -> list[Scope]:

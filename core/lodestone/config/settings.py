@@ -198,6 +198,18 @@ class Settings(SafeRepresentation, BaseSettings):
         return init_settings, env_settings, _FileSource(settings_cls)
 
 
+class _FileAlone(Settings):
+    """Settings of a file, whatever the environment says."""
+
+    @classmethod
+    def settings_customise_sources(
+        cls, settings_cls: type[BaseSettings], init_settings: PydanticBaseSettingsSource, **_: PydanticBaseSettingsSource
+    ) -> tuple[PydanticBaseSettingsSource, ...]:
+        """Return the values that are given, alone."""
+        del settings_cls
+        return (init_settings,)
+
+
 class _FileSource(PydanticBaseSettingsSource):
     """Settings source that reads `lodestone.toml`."""
 
@@ -249,6 +261,19 @@ def load_settings(flags: Mapping[str, Any] | None = None) -> LoadedSettings:
         ) from None
     settings = settings.model_copy(update={"home": settings.home.expanduser().absolute()})
     return LoadedSettings(settings, _sources_of(settings, flag_values))
+
+
+def checked_file(content: Mapping[str, Any]) -> Settings:
+    """Return the settings that a file alone would give.
+
+    Raises:
+        ConfigurationError: A name is unknown, or a value is not allowed; the message names it.
+    """
+    try:
+        return _FileAlone(**content)
+    except ValidationError as error:
+        name, reason = refusal_of(error)
+        raise ConfigurationError(f"setting {name!r} is wrong: {reason}", hint=_LISTED, setting=name) from None  # no values
 
 
 def _require_known_sections() -> None:
