@@ -51,6 +51,32 @@ def test_words_of_other_scripts_accents_and_what_would_leave_nothing_stay(typed:
     assert plain_words(typed) == typed
 
 
+@pytest.mark.parametrize(
+    "code",
+    [
+        0x00AD,
+        0x034F,
+        0x061C,
+        0x180E,
+        0x200B,
+        0x200C,
+        0x200D,
+        0x200E,
+        0x200F,
+        0x202A,
+        0x202E,
+        0x2060,
+        0x2069,
+        0xFE00,
+        0xFE0F,
+        0xFEFF,
+    ],
+    ids=hex,
+)
+def test_characters_that_nobody_sees_are_left_out_of_latin_words(code: int) -> None:
+    assert plain_words(f"ca{chr(code)}t") == tidied(f"ca{chr(code)}t") == "cat"
+
+
 def test_what_is_shown_keeps_its_emoji() -> None:
     assert tidied("a “🐶” — no ｃａｔ, 👩‍👧") == 'a "🐶" - no cat, 👩‍👧'
 
