@@ -272,6 +272,15 @@ def print_report(console: Console, report: IndexReport) -> None:
         console.print(
             f"[yellow]{counted(report.deaths, 'worker')} died[/]; {counted(report.retries, 'slice')} tried again", style="dim"
         )
+    _print_unused(console, report, failed)
+    for warning in report.warnings:
+        console.print(f"[yellow]note:[/] {escape(printable(warning))}")
+    for problem in report.problems:
+        console.print(f"[red]left out \\[{problem.code}]:[/] {escape(printable(problem.message))}")
+
+
+def _print_unused(console: Console, report: IndexReport, failed: int) -> None:
+    """Print what was found and is not searchable, or not whole."""
     if failed:
         console.print(f"[yellow]{counted(failed, 'file')} could not be used[/]: lodestone status --failures")
     if report.left_out:
@@ -280,10 +289,6 @@ def print_report(console: Console, report: IndexReport) -> None:
         console.print(f"left out: {in_words(report.left_out)}", style="dim")
     if incomplete := report.counts.get("incomplete", 0):
         console.print(f"[yellow]{incomplete:,} incomplete[/]: their files end early; copy them again where a whole one is left")
-    for warning in report.warnings:
-        console.print(f"[yellow]note:[/] {escape(printable(warning))}")
-    for problem in report.problems:
-        console.print(f"[red]left out \\[{problem.code}]:[/] {escape(printable(problem.message))}")
 
 
 def _limit(report: IndexReport) -> str:

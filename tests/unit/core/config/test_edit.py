@@ -107,7 +107,7 @@ def test_what_is_not_allowed_leaves_the_file_alone(path: Path, name: str, text: 
 
 def test_the_environment_hides_no_wrong_value(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("LODESTONE_INDEX__WORKERS", "2")
-    with pytest.raises(ConfigurationError, match="index.workers"):
+    with pytest.raises(ConfigurationError, match=r"index\.workers"):
         set_setting(path, "index.workers", "-5")
 
 

@@ -268,6 +268,8 @@ def test_while_a_run_stops_only_the_pictures_of_slices_that_it_finishes_are_coun
     with pytest.raises(KeyboardInterrupt):
         embed(catalog, tmp_path, Late(), [], stop=stop, progress=events.append)
     assert counted == [7, 7, 8]
+
+
 def test_the_first_waves_are_short_and_each_takes_twice_as_long(monkeypatch: pytest.MonkeyPatch) -> None:
     now, ends = 0.0, []
     monkeypatch.setattr(slice_batches.time, "monotonic", lambda: now)

@@ -19,6 +19,7 @@ HERE = f"{socket.gethostname()}:{os.getpid()}"
 @pytest.mark.parametrize(
     ("worker", "silent_s", "lost"),
     [(ELSEWHERE, 0, False), (ELSEWHERE, 50, False), (ELSEWHERE, 70, True), (HERE, 50, False), (HERE, 70, True)],
+    ids=["elsewhere, beating", "elsewhere, late", "elsewhere, silent", "here, late", "here, silent"],  # not a process id
 )
 def test_a_run_that_was_not_heard_of_for_a_minute_is_lost(worker: str, silent_s: float, lost: bool) -> None:
     run: Any = SimpleNamespace(worker=worker, heartbeat_at=datetime.now(UTC) - timedelta(seconds=silent_s))
