@@ -159,7 +159,7 @@ def _prepare(catalog: Catalog, corpus: str, seed: int) -> tuple[SliceRecord, lis
         else fine(
             image,
             taken_at=draw.choice([None, 5, 6]),
-            metadata_version=draw.choice([0, 3]),
+            metadata_version=draw.choice([0, 1, 3]),
             captions=draw.choice([(), (("xmp", "new"),), (("iptc", "b"), ("iptc", "a"))]),
         )
         for image in images
@@ -180,9 +180,9 @@ def _record_singly(catalog: Catalog, planned: SliceRecord, outcomes: Sequence[Pi
             continue
         catalog.clear_failures(image.root_id, [image.uri])
         captions[image.image_id] = [CaptionRecord(image.image_id, source, text) for source, text in outcome.captions]
-        facts: dict[str, Any] = {"width": 640, "height": 480, "format": "JPEG", "taken_at": outcome.taken_at}
-        if outcome.metadata_version or not image.metadata_version:
-            facts["metadata_version"] = outcome.metadata_version
+        facts: dict[str, Any] = {"width": 640, "height": 480, "format": "JPEG"}
+        if outcome.metadata_version >= image.metadata_version:  # an older reader changes nothing that a newer one read
+            facts |= {"taken_at": outcome.taken_at, "metadata_version": outcome.metadata_version}
         updates.append(replace(image, state=ImageState.ACTIVE, **facts))
     catalog.set_captions(captions, sources=SOURCES)
     catalog.add_failures(failures)
