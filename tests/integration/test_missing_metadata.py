@@ -27,13 +27,16 @@ from lodestone.embeddings import tables
 from lodestone.embeddings.slices import read_part
 from lodestone.errors import ImageError, RunCancelledError
 from lodestone.home.runtime import Runtime
+from lodestone.imaging.metadata import METADATA_VERSION
 from lodestone.indexing.embed import slice_files
 from lodestone.indexing.progress import ProgressEvent
 from lodestone.indexing.run.compact import compact_corpus
 from lodestone.indexing.run.index_run import index_paths
 from lodestone.indexing.run.report import IndexReport, IndexRequest
 from lodestone.indexing.scan import missing_metadata
+from lodestone.indexing.scan.caption_changes import Recaptioner
 from lodestone.sources.reading import Reader
+from lodestone.store.base import Between, Filter, PointBatch
 from lodestone_schemas.arrow import META_SCHEMA
 
 NEW_COLUMNS = ("utc_offset_minutes", "taken_subsec_ms", "camera_make", "camera_model", "metadata_version")
@@ -79,6 +82,20 @@ def downgrade(home: Path) -> None:
     engine.dispose()
 
 
+def _write_times_in_utc(runtime: Runtime) -> None:
+    """Give the points the filter fields that an older version wrote."""
+    collection = runtime.store.aliases()["bridge"]
+    for batch in list(runtime.store.scroll(collection)):
+        payloads = [{**payload, "taken_at": TAKEN_AT} for payload in batch.payloads]
+        runtime.store.upsert(collection, PointBatch(batch.ids, batch.vectors, payloads))
+
+
+def _at(runtime: Runtime, second: int) -> int:
+    """Return the number of points whose clock showed a second."""
+    only = Filter(must=(Between("taken_at", second, second + 1),))
+    return runtime.store.count(runtime.store.aliases()["bridge"], only)
+
+
 def files(runtime: Runtime) -> dict[str, tuple[int, bytes]]:
     return {str(path): (path.stat().st_mtime_ns, path.read_bytes()) for path in runtime.home.embeddings.rglob("*.parquet")}
 
@@ -114,6 +131,8 @@ def test_one_run_fills_the_columns_and_touches_nothing_else(tmp_path: Path, as_o
     with open_runtime(tmp_path) as runtime:
         old = pictures(runtime)
         assert {facts(image)[:4] for image in old.values()} == {UNKNOWN}
+        _write_times_in_utc(runtime)
+        assert (_at(runtime, TAKEN_AT), _at(runtime, TAKEN_AT + 7200)) == (20, 0)
         before, vectors, loads = files(runtime), vectors_of(runtime, "bridge"), _loads(runtime)
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(ImageFile, "load", _refuse)
@@ -129,6 +148,7 @@ def test_one_run_fills_the_columns_and_touches_nothing_else(tmp_path: Path, as_o
             again = index(runtime, folder)
             assert (again.counts["metadata_read"], again.counts["metadata_unreadable"]) == (0, 0)
             assert pictures(runtime) == filled
+        assert (_at(runtime, TAKEN_AT), _at(runtime, TAKEN_AT + 7200)) == (0, 20)  # local time, two hours ahead of UTC
         after = vectors_of(runtime, "bridge")
         assert {point: vector.tobytes() for point, vector in after.items()} == {p: v.tobytes() for p, v in vectors.items()}
 
@@ -144,7 +164,7 @@ def test_what_a_new_run_embeds_needs_no_second_reading(tmp_path: Path) -> None:
         table = read_part(runtime.embeddings, runtime.catalog.receipts(record.slice_id)["meta"])
         assert table.schema.equals(META_SCHEMA)
         (row,) = table.to_pylist()
-        assert [row[name] for name in NEW_COLUMNS] == [120, 500, "Lodecam", "Model 1", 1]
+        assert [row[name] for name in NEW_COLUMNS] == [120, 500, "Lodecam", "Model 1", METADATA_VERSION]
         assert row["camera"] == "Lodecam Model 1"
 
 
@@ -197,7 +217,7 @@ def test_a_cancelled_run_keeps_what_it_read(tmp_path: Path, as_of_old: pytest.Mo
 
             with pytest.raises(RunCancelledError):
                 index_paths(runtime, IndexRequest((folder,)), progress=stop)
-        assert sum(image.metadata_version == 1 for image in pictures(runtime).values()) == 4
+        assert sum(image.metadata_version == METADATA_VERSION for image in pictures(runtime).values()) == 4
         assert index(runtime, folder).counts["metadata_read"] == 6
 
 
@@ -209,7 +229,7 @@ def test_a_picture_that_cannot_be_reached_waits_for_the_next_run(tmp_path: Path,
     with open_runtime(tmp_path) as runtime:
         index(runtime, folder)
         as_of_old.undo()
-        reader = missing_metadata.MissingMetadata(runtime.catalog, Reader())
+        reader = missing_metadata.MissingMetadata(runtime.catalog, Reader(), Recaptioner(runtime.catalog, "captions"))
         (folder / "0.jpg").unlink()
         (folder / "1.jpg").write_bytes(content(7))  # other content, which no scan has seen
         root = runtime.catalog.roots()[0]

@@ -264,7 +264,7 @@ def rows_of(table: pa.Table, images: Sequence[ImageRecord]) -> pa.Table:
     columns["decoded_share"] = [image.decoded_share for image in current]
     for name, values in columns.items():
         kept = _with_column(kept, META_SCHEMA.field(name), pa.array(values, META_SCHEMA.field(name).type))
-    return kept
+    return kept.select([name for name in META_SCHEMA.names if name in kept.column_names])  # as in files that had them all
 
 
 def _with_column(table: pa.Table, field: pa.Field, values: pa.Array) -> pa.Table:
