@@ -22,7 +22,8 @@ _OTHER_STORED_BYTES = 4
 _RGB_BYTES = 4
 # What conversion holds beside its input and its output: float32 copies of samples without a declared range.
 _CONVERSION_BYTES = {"F": 12, "I": 12}
-# What the decoder holds beside Pillow's pixels (measured on 20 megapixels): its own canvas, planes or copies.
+# What the decoder holds beside Pillow's pixels (measured on 20 megapixels): its own canvas, planes or copies. That of JP2 is a
+# bound, not a measure: OpenJPEG may hold up to four samples of 32 bits and the bytes that they become.
 _DECODER_BYTES = {"WEBP": 12, "AVIF": 6, "HEIF": 4, "JP2": 20}
 
 
