@@ -67,6 +67,8 @@ def read_picture(data: bytes, *, size: int) -> Received:
         picture = decode(data, min_side=size, max_decoded_bytes=_MAX_DECODED_BYTES)
     except ImageError as error:
         raise _unusable(error.message, error.details.get("reason", FailureReason.CORRUPT)) from error
+    if picture.decoded_share is not None:
+        raise _unusable(f"it ends early: {picture.decoded_share:.0%} of it is there", FailureReason.TRUNCATED)
     width, height = picture.width, picture.height
     if min(width, height) < _SMALLEST_SIDE or max(width, height) > _LONGEST_SHAPE * min(width, height):
         raise _unusable(f"it is {width} x {height} pixels", FailureReason.UNSUPPORTED)
