@@ -222,6 +222,20 @@ def test_what_a_killed_process_left_answers_as_before(killed: Path, tmp_path: Pa
     assert list((root / "store").rglob(STALE_FILE)) == []
 
 
+def test_a_kill_while_a_collection_is_opened_looks_like_no_damage(closed: Path, tmp_path: Path) -> None:
+    """The engine applies its journals when it opens the files, and these are then others than those that were recorded."""
+    root = _copied(closed, tmp_path / "root")
+    assert list((root / "store" / "collections" / "plain").rglob("*_journal.dat")) != []
+    script = """
+from lodestone.store.edge import generation
+generation.ContentRecord.renew = lambda *_, **__: os._exit(9)
+opened().info("plain")
+"""
+    _child(script, str(root), code=9)
+    assert list((root / "store" / "collections" / "plain").rglob("*_journal.dat")) == []
+    assert len([one for one in json.loads(_child(_ANSWER, str(root), "plain")) if isinstance(one, str)]) == 297
+
+
 def test_no_order_of_writes_closings_and_kills_looks_like_damage(tmp_path: Path) -> None:
     script = """
 import random
