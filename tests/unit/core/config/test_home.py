@@ -7,6 +7,7 @@ import os
 import sys
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from uuid import uuid4
 
 import pytest
 
@@ -67,6 +68,24 @@ def test_an_id_that_cannot_be_used_is_an_error_that_names_the_file(tmp_path: Pat
     home.prepare()
     with pytest.raises(ConfigurationError, match=r"home\.json"):
         _ = home.id
+
+
+def test_a_folder_with_a_catalog_or_with_embeddings_is_a_home_that_lost_its_marker(tmp_path: Path) -> None:
+    home = Home(tmp_path)
+    home.embeddings.mkdir()
+    (home.embeddings / "my pictures").mkdir()
+    home.catalog.write_bytes(b"")
+    assert not home.exists()
+    home.catalog.write_bytes(b"x")
+    assert home.exists()
+    with pytest.raises(ConfigurationError, match="cannot be read") as caught:
+        home.prepare()
+    assert "lodestone catalog repair-home" in caught.value.hint
+    assert not home.marker.exists()
+    home.catalog.unlink()
+    assert not home.exists()
+    (home.embeddings / str(uuid4())).mkdir()
+    assert home.exists()
 
 
 def test_a_home_of_a_newer_version_is_refused_and_untouched(tmp_path: Path) -> None:
