@@ -81,6 +81,8 @@ def test_a_large_picture_that_is_closed_leaves_nothing_to_go_back_to(page: Any, 
     finished(page)
     page.locator('[data-index="0"] .open').click()
     until(page, LARGE)
+    page.keyboard.press("ArrowRight")
+    until(page, "location.search.slice(-12)", image_id(1)[-12:])
     if way == "Escape":
         page.keyboard.press("Escape")
     else:
