@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Self
 
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from lodestone_client import Lodestone
     from lodestone_schemas.api import (
         CorpusRenamed,
+        DuplicatesRequest,
         EngineList,
         FeedbackRequest,
         FeedbackResult,
@@ -31,6 +32,8 @@ if TYPE_CHECKING:
         SearchOptions,
         SearchRequest,
         SearchResponse,
+        SyncProgress,
+        VerifyRequest,
     )
     from lodestone_schemas.directories import (
         DirectoryAdded,
@@ -105,6 +108,16 @@ class HomeClient(LocalClient):
         """Return the guide engines with the service's counts, or as this home configures them."""
         service = self._find_service()
         return super().generators() if service is None else service.generators()
+
+    def find_duplicates(self, request: DuplicatesRequest | None = None) -> Iterator[SyncProgress]:
+        """Look for copies of pictures, in the service or here."""
+        service = self._find_service()
+        return super().find_duplicates(request) if service is None else service.find_duplicates(request)
+
+    def verify(self, request: VerifyRequest | None = None) -> Iterator[SyncProgress]:
+        """Compare the collections with what was embedded, in the service or here."""
+        service = self._find_service()
+        return super().verify(request) if service is None else service.verify(request)
 
     def rename_corpus(self, name: str, new: str) -> CorpusRenamed:
         """Call a corpus by another name, in the service or here: the service may be about to index it."""

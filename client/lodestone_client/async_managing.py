@@ -6,10 +6,11 @@ from collections.abc import AsyncIterator
 
 from lodestone_client import read_calls, write_calls
 from lodestone_client.async_transport import AsyncTransport
+from lodestone_client.call import Call
 from lodestone_client.paging import AsyncPagedList
 from lodestone_client.problems import error_of, unavailable
 from lodestone_schemas.access import KeyCreated, KeyInfo, KeyPage, KeyRequest, KeyRotation
-from lodestone_schemas.api import CorpusRenamed, SyncProgress, SyncRequest
+from lodestone_schemas.api import CorpusRenamed, DuplicatesRequest, SyncProgress, SyncRequest, VerifyRequest
 from lodestone_schemas.directories import (
     DirectoryAdded,
     DirectoryChange,
@@ -173,10 +174,21 @@ class AsyncManaging(AsyncTransport):
         """Have the service compare both versions of a space that is being swapped; this may take minutes."""
         return await self._run(write_calls.shadow(request))
 
-    async def sync(self, request: SyncRequest | None = None) -> AsyncIterator[SyncProgress]:
+    def find_duplicates(self, request: DuplicatesRequest | None = None) -> AsyncIterator[SyncProgress]:
+        """Have the service look for copies; yield every step, the last one `done` with the counts of each corpus."""
+        return self._steps(write_calls.find_duplicates(request))
+
+    def verify(self, request: VerifyRequest | None = None) -> AsyncIterator[SyncProgress]:
+        """Have the service compare its collections with what was embedded; the last step has the facts of each collection."""
+        return self._steps(write_calls.verify(request))
+
+    def sync(self, request: SyncRequest | None = None) -> AsyncIterator[SyncProgress]:
         """Have the service bring its collections in line; yield every step, the last one `done`."""
+        return self._steps(write_calls.sync(request))
+
+    async def _steps(self, call: Call[None]) -> AsyncIterator[SyncProgress]:
         ended = False
-        async for line in self._lines(write_calls.sync(request)):
+        async for line in self._lines(call):
             step = write_calls.progress_of(line)
             if step.type == "error" and step.problem is not None:
                 raise error_of(step.problem.model_dump())

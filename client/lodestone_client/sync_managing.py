@@ -6,11 +6,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from lodestone_client import read_calls, write_calls
+from lodestone_client.call import Call
 from lodestone_client.paging import PagedList
 from lodestone_client.problems import error_of, unavailable
 from lodestone_client.sync_transport import Transport
 from lodestone_schemas.access import KeyCreated, KeyInfo, KeyPage, KeyRequest, KeyRotation
-from lodestone_schemas.api import CorpusRenamed, SyncProgress, SyncRequest
+from lodestone_schemas.api import CorpusRenamed, DuplicatesRequest, SyncProgress, SyncRequest, VerifyRequest
 from lodestone_schemas.directories import (
     DirectoryAdded,
     DirectoryChange,
@@ -170,10 +171,21 @@ class Managing(Transport):
         """Have the service compare both versions of a space that is being swapped; this may take minutes."""
         return self._run(write_calls.shadow(request))
 
+    def find_duplicates(self, request: DuplicatesRequest | None = None) -> Iterator[SyncProgress]:
+        """Have the service look for copies; yield every step, the last one `done` with the counts of each corpus."""
+        return self._steps(write_calls.find_duplicates(request))
+
+    def verify(self, request: VerifyRequest | None = None) -> Iterator[SyncProgress]:
+        """Have the service compare its collections with what was embedded; the last step has the facts of each collection."""
+        return self._steps(write_calls.verify(request))
+
     def sync(self, request: SyncRequest | None = None) -> Iterator[SyncProgress]:
         """Have the service bring its collections in line; yield every step, the last one `done`."""
+        return self._steps(write_calls.sync(request))
+
+    def _steps(self, call: Call[None]) -> Iterator[SyncProgress]:
         ended = False
-        for line in self._lines(write_calls.sync(request)):
+        for line in self._lines(call):
             step = write_calls.progress_of(line)
             if step.type == "error" and step.problem is not None:
                 raise error_of(step.problem.model_dump())

@@ -11,12 +11,14 @@ from lodestone_schemas.access import KeyCreated, KeyInfo, KeyRequest, KeyRotatio
 from lodestone_schemas.api import (
     CorpusRename,
     CorpusRenamed,
+    DuplicatesRequest,
     FeedbackRequest,
     FeedbackResult,
     SyncProgress,
     SyncRequest,
     TagList,
     TagRequest,
+    VerifyRequest,
 )
 from lodestone_schemas.directories import (
     DirectoryAdded,
@@ -127,6 +129,16 @@ def rotate_key(key_id: str, rotation: KeyRotation | None) -> Call[KeyCreated]:
 def revoke_key(key_id: str) -> Call[KeyInfo]:
     """Return the call that revokes a key; revoking it twice does no harm."""
     return Call("DELETE", f"/v1/keys/{part(key_id)}", as_model(KeyInfo))
+
+
+def find_duplicates(request: DuplicatesRequest | None) -> Call[None]:
+    """Return the call that looks for copies; sent twice, the second one goes on or finds the same."""
+    return Call("POST", "/v1/internal/duplicates", as_nothing, body=request or DuplicatesRequest(), endless=True)
+
+
+def verify(request: VerifyRequest | None) -> Call[None]:
+    """Return the call that compares the collections; it changes nothing."""
+    return Call("POST", "/v1/internal/verify", as_nothing, body=request or VerifyRequest(), endless=True)
 
 
 def sync(request: SyncRequest | None) -> Call[None]:

@@ -57,7 +57,7 @@ from lodestone_schemas.searching import (
     SearchResponse,
     UrlSearchRequest,
 )
-from lodestone_schemas.syncing import SyncProgress, SyncRequest
+from lodestone_schemas.syncing import DuplicatesRequest, SyncProgress, SyncRequest, VerifyRequest
 
 __all__ = [
     "MAX_GUIDES",
@@ -72,6 +72,7 @@ __all__ = [
     "CorpusRename",
     "CorpusRenamed",
     "DoneEvent",
+    "DuplicatesRequest",
     "EngineInfo",
     "EngineList",
     "ErrorEvent",
@@ -122,4 +123,5 @@ __all__ = [
     "TrustInfo",
     "TrustPage",
     "UrlSearchRequest",
+    "VerifyRequest",
 ]

@@ -307,6 +307,10 @@ TABLE: Final[tuple[RoutePolicy, ...]] = (
     RoutePolicy(method="POST", path="/v1/keys", scopes=_ADMINISTER, problems=_NOT_FOUND | _DISK_FULL),
     RoutePolicy(method="POST", path="/v1/keys/{key_id}/rotate", scopes=_ADMINISTER, problems=_DISK_FULL),
     RoutePolicy(method="DELETE", path="/v1/keys/{key_id}", scopes=_ADMINISTER),
+    RoutePolicy(
+        method="POST", path="/v1/internal/duplicates", scopes=_INDEX, streams=True, problems=_NOT_FOUND | _DISK_FULL
+    ),
+    RoutePolicy(method="POST", path="/v1/internal/verify", scopes=_INDEX, streams=True),
     RoutePolicy(method="POST", path="/v1/internal/sync", scopes=_INDEX, streams=True, problems=_DISK_FULL),
     RoutePolicy(
         method="POST", path="/v1/internal/shadow", scopes=_INDEX, deadline=DeadlineRule.ENDLESS,

@@ -39,6 +39,8 @@ BODIES: dict[tuple[str, str], dict[str, Any]] = {
     ("post", "/v1/directories/{directory_id}/relocate"): {"path": "{path}"},
     ("post", "/v1/embeddings"): {"model": "bridge", "input": ["a boat"]},
     ("post", "/v1/images/generations"): {"prompt": "a boat"},
+    ("post", "/v1/internal/duplicates"): {"corpus": "{name}"},
+    ("post", "/v1/internal/verify"): {},
     ("post", "/v1/internal/sync"): {},
     ("post", "/v1/internal/shadow"): {"space": "bridge"},
     ("post", "/v1/keys"): {"name": "mine", "scopes": ["search"]},

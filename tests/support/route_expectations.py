@@ -32,6 +32,8 @@ OTHER_SCOPES = {
     "POST /v1/runs/{run_id}/cancel": "search index",
     "PATCH /v1/corpora/{name:path}": "index",
     "DELETE /v1/corpora/{name:path}": "index",
+    "POST /v1/internal/duplicates": "index",
+    "POST /v1/internal/verify": "index",
     "POST /v1/internal/sync": "index",
     "POST /v1/internal/shadow": "index",
     "GET /v1/keys": "admin",

@@ -50,29 +50,40 @@ def find(
     """Find files of equal content, and pictures that look alike; `lodestone search --collapse` then shows one of each."""
     with CommandContext(home=home, profile=profile, output=output, purpose="lodestone duplicates find", writes=True) as context:
         context.require_home()
-        from lodestone.duplicates.find import find_duplicates, find_exact
+        from lodestone.duplicates.find import DuplicateReport, find_duplicates, find_exact
+        from lodestone_cli.naming import checked
         from lodestone_cli.progress import shown_counts
+        from lodestone_cli.service_steps import result_of
+        from lodestone_schemas.api import DuplicatesRequest
 
         runtime = context.runtime
         catalog = runtime.catalog
         corpora = corpora_of(catalog, corpus)
+        service = None if exact else context.service()
         with shown_counts(context) as count:
-            reports = [
-                find_exact(catalog, one)
-                if exact
-                else find_duplicates(
-                    catalog,
-                    runtime.store,
-                    runtime.home,
-                    one,
-                    space=space or runtime.profile.spaces[0],
-                    thumbnails=runtime.thumbnails,
-                    distance=distance,
-                    restart=restart,
-                    report_progress=partial(count, f"comparing pictures of {printable(one.name)}"),
+            if service is not None:  # it owns the store
+                request = checked(lambda: DuplicatesRequest(corpus=corpus, space=space, distance=distance, restart=restart))
+                found = result_of(
+                    service.find_duplicates(request), lambda step: count(_title(step.collection), step.done, step.total)
                 )
-                for one in corpora
-            ]
+                reports = [DuplicateReport(**one) for one in found]
+            else:
+                reports = [
+                    find_exact(catalog, one)
+                    if exact
+                    else find_duplicates(
+                        catalog,
+                        runtime.store,
+                        runtime.home,
+                        one,
+                        space=space or runtime.profile.spaces[0],
+                        thumbnails=runtime.thumbnails,
+                        distance=distance,
+                        restart=restart,
+                        report_progress=partial(count, _title(one.name)),
+                    )
+                    for one in corpora
+                ]
 
         def human(console: Console) -> None:
             if not reports:
@@ -84,6 +95,10 @@ def find(
                 console.print(printable(line), markup=False)
 
         context.emit([asdict(one) for one in reports], human)
+
+
+def _title(corpus: str) -> str:
+    return f"comparing pictures of {printable(corpus)}"
 
 
 @app.command(name="list")

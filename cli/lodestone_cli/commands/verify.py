@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from lodestone.errors import LodestoneError
+    from lodestone.home.local_client import ServiceClient
     from lodestone.indexing.sync.verify import CollectionVerification
 
 
@@ -34,27 +35,54 @@ def verify(
     with CommandContext(home=home, profile=profile, output=output, purpose="lodestone verify", writes=True) as context:
         _require_home(context)
         files = _damaged_files(context, forget=repair) if everything else None
+        if not repair and (service := context.service()) is not None:  # it owns the store
+            rows = _examined_by(context, service, sample=None if everything else sample)
+            _tell(context, rows, files)
+            return
         found = _examine(context, sample=None if everything else sample)
         mended, rebuilt = 0, tuple[str, ...]()
         if repair:
             mended, rebuilt = _mend(context, found)
             found = _examine(context, sample=None if everything else sample)
-        rows = [_facts(one) for one in found]
-        facts = {"ok": all(one.ok for one in found) and not files, "reloaded": mended, "rebuilt": rebuilt, "collections": rows}
-        if files is not None:
-            facts["files"] = {"damaged": files}
+        _tell(context, [_facts(one) for one in found], files, mended=mended, rebuilt=rebuilt, repair=repair)
 
-        def human(console: Console) -> None:
-            for sentence in rebuilt:
-                console.print(printable(sentence), markup=False)
-            _print(console, rows, mended)
-            _print_files(console, files)
 
-        context.emit(facts, human)
-        if wrong := [one.collection for one in found if not one.ok]:
-            raise _differ(wrong)
-        if files:
-            raise _damaged(len(files), forgotten=repair)
+def _tell(
+    context: CommandContext,
+    rows: list[dict[str, Any]],
+    files: list[dict[str, str]] | None,
+    *,
+    mended: int = 0,
+    rebuilt: tuple[str, ...] = (),
+    repair: bool = False,
+) -> None:
+    """Write what was found, and raise an error where something differs."""
+    facts = {"ok": all(row["ok"] for row in rows) and not files, "reloaded": mended, "rebuilt": rebuilt, "collections": rows}
+    if files is not None:
+        facts["files"] = {"damaged": files}
+
+    def human(console: Console) -> None:
+        for sentence in rebuilt:
+            console.print(printable(sentence), markup=False)
+        _print(console, rows, mended)
+        _print_files(console, files)
+
+    context.emit(facts, human)
+    if wrong := [row["collection"] for row in rows if not row["ok"]]:
+        raise _differ(wrong)
+    if files:
+        raise _damaged(len(files), forgotten=repair)
+
+
+def _examined_by(context: CommandContext, service: ServiceClient, *, sample: int | None) -> list[dict[str, Any]]:
+    """Return the facts of each collection as the running service finds them."""
+    from lodestone_cli.progress import shown_counts
+    from lodestone_cli.service_steps import result_of
+    from lodestone_schemas.api import VerifyRequest
+
+    with shown_counts(context) as count:
+        steps = service.verify(VerifyRequest(sample=sample))
+        return result_of(steps, lambda step: count(f"comparing {step.collection}", step.done, step.total))
 
 
 def _examine(context: CommandContext, *, sample: int | None) -> list[CollectionVerification]:

@@ -14,6 +14,7 @@ from lodestone_schemas.api import (
     CorpusInfo,
     CorpusPage,
     CorpusRenamed,
+    DuplicatesRequest,
     EngineList,
     Event,
     FeedbackRequest,
@@ -37,6 +38,7 @@ from lodestone_schemas.api import (
     TagTexts,
     TrustEventPage,
     TrustPage,
+    VerifyRequest,
 )
 from lodestone_schemas.directories import (
     DirectoryAdded,
@@ -264,6 +266,12 @@ class ManagementApi(Protocol):
 
     def shadow(self, request: ShadowRequest) -> ShadowResult:
         """Compare both versions of a space that is being swapped; may take minutes."""
+
+    def find_duplicates(self, request: DuplicatesRequest | None = None) -> Iterator[SyncProgress]:
+        """Look for copies of pictures; yield every step, the last one `done` with the counts of each corpus."""
+
+    def verify(self, request: VerifyRequest | None = None) -> Iterator[SyncProgress]:
+        """Compare the collections with what was embedded; the last step has the facts of each collection."""
 
     def sync(self, request: SyncRequest | None = None) -> Iterator[SyncProgress]:
         """Bring the collections in line; yield every step, the last one `done`."""

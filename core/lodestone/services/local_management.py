@@ -14,7 +14,7 @@ from lodestone_client.paging import PagedList
 if TYPE_CHECKING:
     from lodestone.services.use_cases import Services
     from lodestone_schemas.access import KeyCreated, KeyInfo, KeyPage, KeyRequest, KeyRotation
-    from lodestone_schemas.api import CorpusRenamed, SyncProgress, SyncRequest
+    from lodestone_schemas.api import CorpusRenamed, DuplicatesRequest, SyncProgress, SyncRequest, VerifyRequest
     from lodestone_schemas.directories import (
         DirectoryAdded,
         DirectoryChange,
@@ -210,6 +210,18 @@ class LocalManagement:
     def shadow(self, request: ShadowRequest) -> ShadowResult:
         """Compare both versions of a space that is being swapped; may take minutes."""
         return self._run(self._services.operations.shadow(request, self._caller))
+
+    def find_duplicates(self, request: DuplicatesRequest | None = None) -> Iterator[SyncProgress]:
+        """Look for copies of pictures; yield every step, the last one `done` with the counts of each corpus."""
+        from lodestone_schemas.api import DuplicatesRequest
+
+        return self._each(self._services.operations.find_duplicates(request or DuplicatesRequest(), self._caller))
+
+    def verify(self, request: VerifyRequest | None = None) -> Iterator[SyncProgress]:
+        """Compare the collections with what was embedded; the last step has the facts of each collection."""
+        from lodestone_schemas.api import VerifyRequest
+
+        return self._each(self._services.operations.verify(request or VerifyRequest(), self._caller))
 
     def sync(self, request: SyncRequest | None = None) -> Iterator[SyncProgress]:
         """Bring the collections in line; yield every step, the last one `done`."""

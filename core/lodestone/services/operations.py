@@ -3,25 +3,28 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator
-from typing import TYPE_CHECKING
+from collections.abc import AsyncGenerator, Awaitable, Callable
+from dataclasses import asdict
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final
 
 import structlog
 
 from lodestone.access.caller import Caller
 from lodestone.errors import LodestoneError
+from lodestone.indexing.progress import Progress, ProgressEvent, RunStage
 from lodestone.services.limits import need_all_corpora, need_all_queries, need_whole_home, shown
 from lodestone.services.redaction import redact_status
 from lodestone.services.sessions.home_facts import HomeFacts, home_facts
 from lodestone.services.sessions.readiness import Readiness
-from lodestone_schemas.api import SyncProgress, SyncRequest
+from lodestone_schemas.api import DuplicatesRequest, SyncProgress, SyncRequest, VerifyRequest
 from lodestone_schemas.service import ServiceStatus
 from lodestone_schemas.swaps import ShadowRequest, ShadowResult
 
 if TYPE_CHECKING:
-    from lodestone.indexing.progress import ProgressEvent
     from lodestone.services.sessions.session import HomeSession
 
+_CORPORA: Final = 100_000
 _log = structlog.get_logger("lodestone.serve")
 
 
@@ -77,11 +80,70 @@ class OperationUseCases:
             ForbiddenError: the caller does not see every corpus.
         """
         need_all_corpora(caller, "bringing collections in line")
-        return self._steps(request)
 
-    async def _steps(self, request: SyncRequest) -> AsyncGenerator[SyncProgress, None]:
+        async def work(report: Progress) -> None:
+            await self._session.load(report, build=request.build)
+
+        return self._steps(work, run_id=request.run_id)
+
+    def find_duplicates(self, request: DuplicatesRequest, caller: Caller) -> AsyncGenerator[SyncProgress, None]:
+        """Look for copies of pictures; yield every step, the last one `done` with the counts of each corpus.
+
+        Raises:
+            ForbiddenError: the caller does not see every corpus.
+        """
+        from lodestone.duplicates.find import find_duplicates
+
+        need_all_corpora(caller, "looking for copies")
+        runtime = self._session.runtime
+
+        def find(report: Progress) -> list[dict[str, Any]]:
+            corpora = [runtime.catalog.corpus(request.corpus)] if request.corpus else runtime.catalog.corpora(0, _CORPORA)
+            return [
+                asdict(
+                    find_duplicates(
+                        runtime.catalog,
+                        runtime.store,
+                        runtime.home,
+                        corpus,
+                        space=request.space or runtime.profile.spaces[0],
+                        thumbnails=runtime.thumbnails,
+                        distance=request.distance,
+                        restart=request.restart,
+                        report_progress=partial(_count, report, corpus.name),
+                    )
+                )
+                for corpus in corpora
+            ]
+
+        return self._steps(lambda report: asyncio.to_thread(find, report))
+
+    def verify(self, request: VerifyRequest, caller: Caller) -> AsyncGenerator[SyncProgress, None]:
+        """Compare the collections with catalog and Parquet files; yield every step, the last with a fact sheet of each.
+
+        Raises:
+            ForbiddenError: the caller does not see every corpus.
+        """
+        from lodestone.indexing.sync.collections import make_targets
+        from lodestone.indexing.sync.verify import examine
+
+        need_all_corpora(caller, "comparing collections")
+        runtime = self._session.runtime
+
+        def compare(report: Progress) -> list[dict[str, Any]]:
+            with runtime.store.patient():
+                found = [
+                    examine(runtime.store, target, progress=report, sample=request.sample) for target in make_targets(runtime)
+                ]
+            return [{"ok": one.ok, **asdict(one), "slices": len(one.slices)} for one in found]
+
+        return self._steps(lambda report: asyncio.to_thread(compare, report))
+
+    async def _steps(
+        self, work: Callable[[Progress], Awaitable[list[dict[str, Any]] | None]], *, run_id: str | None = None
+    ) -> AsyncGenerator[SyncProgress, None]:
         steps: asyncio.Queue[SyncProgress | Exception] = asyncio.Queue()
-        self._session.start_task(self._synchronise(steps, request))
+        self._session.start_task(self._work(steps, work, run_id))
         while True:
             step = await steps.get()
             if isinstance(step, Exception):
@@ -90,7 +152,12 @@ class OperationUseCases:
             if step.type != "progress":
                 return
 
-    async def _synchronise(self, steps: asyncio.Queue[SyncProgress | Exception], request: SyncRequest) -> None:
+    async def _work(
+        self,
+        steps: asyncio.Queue[SyncProgress | Exception],
+        work: Callable[[Progress], Awaitable[list[dict[str, Any]] | None]],
+        run_id: str | None,
+    ) -> None:
         loop = asyncio.get_running_loop()
 
         def report(event: ProgressEvent) -> None:
@@ -101,13 +168,17 @@ class OperationUseCases:
             if self._session.changing.locked():
                 steps.put_nowait(SyncProgress(stage="waiting"))
             async with self._session.changing:
-                await self._session.load(report, build=request.build)
+                result = await work(report)
         except LodestoneError as error:
-            _log.warning("sync failed", code=error.code, detail=error.message, run_id=request.run_id)
+            _log.warning("sync failed", code=error.code, detail=error.message, run_id=run_id)
             steps.put_nowait(error)
         except Exception as error:  # noqa: BLE001 - raised to the reader, and the log has everything
-            _log.exception("sync failed unexpectedly", run_id=request.run_id)
+            _log.exception("sync failed unexpectedly", run_id=run_id)
             steps.put_nowait(error)
         else:
-            # Behind the reports of the sync's thread, which are queued in the loop.
-            loop.call_soon(steps.put_nowait, SyncProgress(type="done"))
+            # Behind the reports of the work's thread, which are queued in the loop.
+            loop.call_soon(steps.put_nowait, SyncProgress(type="done", result=result))
+
+
+def _count(report: Progress, corpus: str, done: int, total: int) -> None:
+    report(ProgressEvent(RunStage.ASK, detail=corpus, done=done, total=total))

@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+from typing import Any, Final
+
 from fastapi import APIRouter
 from fastapi.responses import Response, StreamingResponse
 
 from lodestone.services.corpora import CorpusUseCases
 from lodestone.services.operations import OperationUseCases
-from lodestone_schemas.api import CorpusRename, CorpusRenamed, SyncProgress, SyncRequest
+from lodestone_schemas.api import CorpusRename, CorpusRenamed, DuplicatesRequest, SyncProgress, SyncRequest, VerifyRequest
 from lodestone_schemas.swaps import ShadowRequest, ShadowResult
 from lodestone_serve.auth.principal import RequestCaller
 from lodestone_serve.policy import NDJSON
 from lodestone_serve.streaming.streams import progress_stream
+
+_LINES: Final[dict[int | str, dict[str, Any]]] = {
+    200: {"model": SyncProgress, "content": {NDJSON: {}}, "description": "one SyncProgress a line"}
+}
 
 
 def internal_router(operations: OperationUseCases, corpora: CorpusUseCases) -> APIRouter:
@@ -21,11 +27,21 @@ def internal_router(operations: OperationUseCases, corpora: CorpusUseCases) -> A
     @router.post(
         "/v1/internal/sync",
         response_class=StreamingResponse,
-        responses={200: {"model": SyncProgress, "content": {NDJSON: {}}, "description": "one SyncProgress a line"}},
+        responses=_LINES,
     )
     async def sync(caller: RequestCaller, body: SyncRequest) -> StreamingResponse:
         """Bring the collections in line with the catalog and the Parquet files, then answer from what is new."""
         return progress_stream(operations.sync(body, caller), body.run_id)
+
+    @router.post("/v1/internal/duplicates", response_class=StreamingResponse, responses=_LINES)
+    async def find_duplicates(caller: RequestCaller, body: DuplicatesRequest) -> StreamingResponse:
+        """Look for files of equal content and pictures that look alike; the last line has the counts of each corpus."""
+        return progress_stream(operations.find_duplicates(body, caller))
+
+    @router.post("/v1/internal/verify", response_class=StreamingResponse, responses=_LINES)
+    async def verify(caller: RequestCaller, body: VerifyRequest) -> StreamingResponse:
+        """Compare the collections with catalog and Parquet files; the last line has the facts of each. Nothing is changed."""
+        return progress_stream(operations.verify(body, caller))
 
     @router.post("/v1/internal/shadow", response_model=ShadowResult)
     async def shadow(caller: RequestCaller, body: ShadowRequest) -> Response:

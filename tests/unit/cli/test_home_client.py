@@ -55,6 +55,8 @@ ASKED: dict[str, tuple[tuple[Any, ...], dict[str, Any]]] = {
     "replay": ((ID,), {"fresh": True}),
     "feedback": ((FeedbackRequest(query_id=ID, relevant=[ID]),), {}),
     "generators": ((), {}),
+    "find_duplicates": ((), {}),
+    "verify": ((), {}),
     "rename_corpus": (("family", "relatives"), {}),
     "remove_corpus": (("family",), {}),
     "index_directory": ((ID,), {}),

@@ -80,6 +80,8 @@ CALLS: dict[str, Callable[[Lodestone], Any]] = {
     "rotate_key": lambda c: c.rotate_key("k"),
     "revoke_key": lambda c: c.revoke_key("k"),
     "shadow": lambda c: c.shadow(ShadowRequest(space="bridge")),
+    "find_duplicates": lambda c: list(c.find_duplicates()),
+    "verify": lambda c: list(c.verify()),
     "sync": lambda c: list(c.sync()),
 }
 ITERATORS = {"iter_images", "iter_corpora", "iter_directories", "iter_queries", "iter_tags", "iter_runs", "iter_run_failures"}
