@@ -30,6 +30,7 @@ from lodestone_schemas.api import (
     CorpusPage,
     CorpusRenamed,
     DoneEvent,
+    DuplicatesRequest,
     Event,
     GuideEvent,
     GuideInfo,
@@ -46,6 +47,7 @@ from lodestone_schemas.api import (
     SearchResponse,
     SyncProgress,
     SyncRequest,
+    VerifyRequest,
 )
 from lodestone_schemas.openai import DrawingRequest, ModelInfo, ModelList
 from lodestone_schemas.service import Check, ServiceStatus
@@ -334,6 +336,14 @@ class _Operations:
 
     async def status(self, caller: Caller) -> ServiceStatus:
         return shown(caller, await self._fake.status(visibility=caller.visibility), redact_status)
+
+    def find_duplicates(self, request: DuplicatesRequest, caller: Caller) -> AsyncIterator[SyncProgress]:
+        need_all_corpora(caller, "looking for copies")
+        return self._fake.sync(SyncRequest())
+
+    def verify(self, request: VerifyRequest, caller: Caller) -> AsyncIterator[SyncProgress]:
+        need_all_corpora(caller, "comparing collections")
+        return self._fake.sync(SyncRequest())
 
     def sync(self, request: SyncRequest, caller: Caller) -> AsyncIterator[SyncProgress]:
         need_all_corpora(caller, "bringing collections in line")
