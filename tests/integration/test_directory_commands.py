@@ -47,6 +47,42 @@ def test_a_directory_is_switched_off_and_on(place: Path) -> None:
     assert hits(place) == 4
 
 
+def test_patterns_of_a_directory_are_shown_added_and_removed(place: Path) -> None:
+    assert "no pattern leaves anything out" in run(place, "directory", "exclude", "pictures").out
+    set_ = run(place, "directory", "exclude", "pictures", "raw/", "*.png", "-o", "json")
+    assert set_.json == {"directory": "pictures", "corpus": "family", "exclude": ["raw/", "*.png"]}
+    again = run(place, "directory", "exclude", "pictures", "*.png", "b/", "-o", "json")
+    assert again.json["exclude"] == ["raw/", "*.png", "b/"]
+    assert run(place, "directory", "exclude", "pictures", "*.png", "--remove", "-o", "json").json["exclude"] == ["raw/", "b/"]
+    wrong = run(place, "directory", "exclude", "pictures", "!")
+    assert wrong.code != 0 and "gitignore" in wrong.err
+    shown = run(place, "directory", "exclude", "pictures").out
+    assert "raw/" in shown and "b/" in shown
+    assert run(place, "directory", "exclude", "pictures", "--remove", "-o", "json").json["exclude"] == []
+
+
+def test_a_folder_inside_a_directory_is_switched_off_and_removed_for_good(tmp_path: Path) -> None:
+    write_photos(tmp_path / "pictures", 2)
+    write_photo(tmp_path / "pictures" / "2018" / "a.jpg", seed=90)
+    assert run(tmp_path, "index", tmp_path / "pictures").code == 0
+    assert hits(tmp_path) == 3
+    off = run(tmp_path, "directory", "disable", tmp_path / "pictures" / "2018", "-o", "json")
+    assert (off.code, off.json["name"], off.json["enabled"], off.json["images"]) == (0, "2018", False, 1), off.err
+    assert hits(tmp_path) == 2
+    assert run(tmp_path, "directory", "enable", "2018").code == 0
+    assert hits(tmp_path) == 3
+    removed = run(tmp_path, "directory", "remove", "2018", "--yes")
+    assert removed.code == 0, removed.err
+    again = run(tmp_path, "index", tmp_path / "pictures", "-o", "json")
+    assert (again.json["images"], again.json["left_out"]) == (2, {"matches of patterns": 1})
+    write_photo(tmp_path / "pictures" / "2019" / "b.jpg", seed=91)
+    assert run(tmp_path, "index", tmp_path / "pictures", "--exclude", "2018/").code == 0
+    assert run(tmp_path, "directory", "remove", "pictures/2019", "--yes").code == 0
+    assert hits(tmp_path) == 2
+    unknown = run(tmp_path, "directory", "disable", "pictures/2017")
+    assert unknown.code != 0 and "no pictures in '2017'" in unknown.err
+
+
 def test_a_directory_is_described_with_its_runs(place: Path) -> None:
     described = run(place, "directory", "describe", "family/pictures", "-o", "json").json
     assert (described["path"], described["images"], described["waiting"]) == (str(place / "pictures"), 4, 0)

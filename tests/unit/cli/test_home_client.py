@@ -28,7 +28,7 @@ from lodestone.services.lazy import USE_CASES
 from lodestone.services.use_cases import Services
 from lodestone_cli.home_client import HomeClient, deliver_tags
 from lodestone_schemas.api import FeedbackRequest, Hit, SearchRequest, SearchResponse
-from lodestone_schemas.directories import DirectoryRelocation, DirectoryRequest
+from lodestone_schemas.directories import DirectoryRelocation, DirectoryRequest, DirectorySplit
 from lodestone_schemas.service import Alive
 
 ID = "00000000-0000-4000-8000-000000000000"
@@ -60,6 +60,7 @@ ASKED: dict[str, tuple[tuple[Any, ...], dict[str, Any]]] = {
     "rename_corpus": (("family", "relatives"), {}),
     "remove_corpus": (("family",), {}),
     "index_directory": ((ID,), {}),
+    "split_directory": ((ID, DirectorySplit(folder="2018")), {}),
     "relocate_directory": ((ID, DirectoryRelocation(path="/pictures")), {}),
     "remove_directory": ((ID,), {}),
     "remove_image": ((ID,), {}),

@@ -16,7 +16,7 @@ from lodestone.errors import LodestoneError
 from lodestone_client import AsyncLodestone, Lodestone, RetryPolicy
 from lodestone_schemas.access import KeyRequest
 from lodestone_schemas.api import BrowseRequest, FeedbackRequest, SearchFilters, SearchOptions, SearchRequest, TagRequest
-from lodestone_schemas.directories import DirectoryChange, DirectoryRelocation, DirectoryRequest
+from lodestone_schemas.directories import DirectoryChange, DirectoryRelocation, DirectoryRequest, DirectorySplit
 from lodestone_schemas.openai import DrawingRequest, EmbeddingsRequest
 from lodestone_schemas.swaps import ShadowRequest
 from lodestone_serve.http.application import create_app
@@ -47,6 +47,7 @@ CALLS: dict[str, Callable[[Lodestone], Any]] = {
     "add_directory": lambda c: c.add_directory(DirectoryRequest(path="/pictures")),
     "change_directory": lambda c: c.change_directory(ID, DirectoryChange(enabled=False)),
     "relocate_directory": lambda c: c.relocate_directory(ID, DirectoryRelocation(path="/pictures")),
+    "split_directory": lambda c: c.split_directory(ID, DirectorySplit(folder="2018")),
     "index_directory": lambda c: c.index_directory(ID),
     "remove_directory": lambda c: c.remove_directory(ID),
     "remove_image": lambda c: c.remove_image(ID),
