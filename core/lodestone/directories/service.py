@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from lodestone.files.beneath import Boundaries
 
 FOLDER: Final = "folder"
+OBJECT: Final = "object"
 
 
 class DirectoryService:
@@ -87,10 +88,10 @@ class DirectoryService:
                 directory=root.name,
             )
         if change.exclude is not None:
-            if change.exclude and root.kind != FOLDER:
+            if change.exclude and root.kind not in {FOLDER, OBJECT}:
                 raise InvalidRequestError(
                     f"nothing can be left out of the directory {root.name!r} ({root.kind}) by patterns",
-                    hint="name a prefix, or a pattern of its names, when you index it",
+                    hint="name the archives or tables by a pattern when you index them",
                     directory=root.name,
                 )
             if any("\n" in pattern or "\r" in pattern for pattern in change.exclude):

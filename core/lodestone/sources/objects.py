@@ -18,7 +18,7 @@ from lodestone.files.filesystems import FileSystems
 from lodestone.files.s3 import Entry, Pages
 from lodestone.files.urls import Url
 from lodestone.sources.base import FoundFile, Report, Settled, Source, UnreadablePath
-from lodestone.sources.exclusion import kind_of_folder
+from lodestone.sources.exclusion import kind_of_folder, parsed
 from lodestone.sources.file_kinds import is_picture_name
 from lodestone.sources.patterns import Pattern
 from lodestone.sources.trouble import Trouble, source_error, trouble_of
@@ -53,6 +53,7 @@ class ObjectSource(Source):
         prefix: Part of the root that is listed, "" for all of it.
         pattern: Names that are listed, relative to `base`.
         others: Prefixes (relative to `base`) that are roots of their own and are left out.
+        exclude: Patterns of names that are left out, in gitignore's syntax, relative to `base`.
     """
 
     def __init__(
@@ -63,18 +64,22 @@ class ObjectSource(Source):
         prefix: str = "",
         pattern: Pattern | None = None,
         others: Sequence[str] = (),
+        exclude: Sequence[str] = (),
     ) -> None:
         self._base = base
         self._filesystems = filesystems
         self._prefix = prefix
         self._pattern = pattern or Pattern("")
         self._others = tuple(others)
+        self._exclude = parsed(exclude) if exclude else None
         self.settled = Settled()
 
     def items(self, report: Report, *, reread: bool = False) -> Iterator[FoundFile]:  # noqa: ARG002 - see `Source.items`
         """Yield the pictures that the store lists; `reread` has no meaning here."""
         for listed in self._listed(report):
             relative = f"{self._prefix}/{listed.relative}".strip("/") if self._prefix else listed.relative
+            if self._exclude is not None and self._exclude.match_file(relative):
+                continue
             if self._pattern.matches(relative) and not any(relative.startswith(f"{other}/") for other in self._others):
                 where = str(self._base.join(relative))
                 yield FoundFile(uri_of(relative), where, listed.size, listed.mtime_ns, token=listed.token, captions=())

@@ -10,11 +10,11 @@ from __future__ import annotations
 import logging
 import time
 from collections import Counter
-from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
 from typing import Final
 
-from lodestone.catalog.records import Corpus, ImageState, Run, RunState
+from lodestone.catalog.records import Corpus, ImageState, Root, Run, RunState
 from lodestone.embeddings.audit import forget_damaged
 from lodestone.embeddings.corpus_records import write_corpus_record
 from lodestone.embeddings.slices import remove_leftovers
@@ -51,7 +51,7 @@ from lodestone.indexing.tasks import SliceParts, this_worker
 from lodestone.sources.boundaries import boundaries_of
 from lodestone.sources.captions import CaptionTable
 from lodestone.sources.exclusion import parsed
-from lodestone.sources.locators import FOLDER
+from lodestone.sources.locators import FOLDER, OBJECT
 
 _UNMATCHED_SHOWN: Final = 3
 _HEALINGS: Final = 10  # damaged files that one run makes again while loading
@@ -222,7 +222,9 @@ class _Job:
         problems: list[LodestoneError] = []
         for candidate in candidates:
             inner_scopes, wrong = scopes_of(candidate, catalog, self.corpus, boundaries=boundaries)
-            scopes += [self._with_patterns(scope) for scope in inner_scopes]
+            if self._add_patterns(scope.root for scope in inner_scopes):
+                inner_scopes, wrong = scopes_of(candidate, catalog, self.corpus, boundaries=boundaries)
+            scopes += inner_scopes
             problems += wrong
         finder.update(scopes, meter, self.lifecycle.expect)
         self._read_missing_metadata(MissingMetadata(catalog, finder.reader, recaptioner, boundaries), scopes, meter)
@@ -245,13 +247,17 @@ class _Job:
         write_corpus_record(self.resources.embeddings, self.corpus, catalog.roots(self.corpus.corpus_id))
         return problems
 
-    def _with_patterns(self, scope: ScanScope) -> ScanScope:
-        """Return the scope with the request's patterns added to its directory, which keeps them."""
-        root = scope.root
-        if root.kind != FOLDER or set(self.request.exclude) <= set(root.patterns):
-            return scope
-        patterns = (*root.patterns, *self.request.exclude)
-        return replace(scope, root=self.resources.catalog.set_root(root.root_id, exclude=patterns))
+    def _add_patterns(self, roots: Iterable[Root]) -> bool:
+        """Add the request's patterns to directories, which keep them; return whether that changed any."""
+        changed = False
+        for root in {root.root_id: root for root in roots}.values():
+            new = [pattern for pattern in self.request.exclude if pattern not in root.patterns]
+            if new and root.kind not in {FOLDER, OBJECT}:
+                self.warnings.append(f"{root.name!r} ({root.kind}): patterns leave nothing out of archives and tables")
+            elif new:
+                self.resources.catalog.set_root(root.root_id, exclude=(*root.patterns, *new))
+                changed = True
+        return changed
 
     def _follow_moved_roots(self, candidates: list[Candidate | SourceCandidate], finder: ChangeFinder) -> None:
         """Recognise directories whose folders were moved to where a candidate is, before it becomes another directory."""

@@ -60,7 +60,9 @@ class SourceCandidate:
         others = [relative for other in inner if (relative := below(base_of(other), base))]
         if pattern.text and prefix:
             pattern = replace(pattern, text="\n".join(f"{prefix}/{line}" for line in pattern.text.split("\n")))
-        source = ObjectSource(Url.stored(base), self.filesystems, prefix=prefix, pattern=pattern, others=others)
+        exclude = (*self.boundaries.exclude, *root.patterns)
+        url = Url.stored(base)
+        source = ObjectSource(url, self.filesystems, prefix=prefix, pattern=pattern, others=others, exclude=exclude)
         return ScanScope(root, Path(), prefix=prefix or pattern.text, source=source)
 
     def _of_containers(self, catalog: Catalog, root: Root, prefix: str) -> ScanScope:

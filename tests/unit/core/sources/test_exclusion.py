@@ -194,3 +194,23 @@ def test_changes_in_what_is_left_out_concern_nobody_and_changes_of_the_rules_do(
     assert not concerns(root, root / ".hidden" / ".nomedia")
     (root / "private" / ".nomedia").write_text("")
     assert not concerns(root, root / "private" / "deep" / ".nomedia")
+
+
+def test_patterns_apply_to_names_in_a_bucket_too() -> None:
+    import fsspec
+
+    from lodestone.files.filesystems import FileSystems
+    from lodestone.files.urls import Url
+    from lodestone.sources.objects import ObjectSource
+
+    bucket = fsspec.filesystem("memory")
+    for name in ("a.jpg", "raw/b.jpg", "deep/raw/c.jpg", "deep/d.png", "#recycle/e.jpg", "deep/@eaDir/f.jpg", "rawest/g.jpg"):
+        bucket.pipe(f"/left-out/{name}", b"x")
+    base = Url.typed("memory://left-out")
+
+    def names(*exclude: str) -> set[str]:
+        return {file.uri for file in ObjectSource(base, FileSystems(), exclude=exclude).items(lambda _: None)}
+
+    assert names() == {"a.jpg", "raw/b.jpg", "deep/raw/c.jpg", "deep/d.png", "rawest/g.jpg"}
+    assert names("raw/", "*.png") == {"a.jpg", "rawest/g.jpg"}
+    assert names("/raw/", "!a.jpg") == {"a.jpg", "deep/raw/c.jpg", "deep/d.png", "rawest/g.jpg"}
