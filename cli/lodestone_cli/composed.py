@@ -12,7 +12,7 @@ import typer
 from lodestone.errors import InvalidRequestError, NotFoundError
 from lodestone_cli.completion import complete_pictures
 from lodestone_cli.naming import is_id
-from lodestone_cli.picture_files import picture_file, read_picture
+from lodestone_cli.picture_files import picture_file, picture_id, read_picture
 from lodestone_cli.while_indexing import saying_how_far
 
 if TYPE_CHECKING:
@@ -166,13 +166,11 @@ def pictures_of(context: CommandContext, names: Iterable[str] | None) -> NamedPi
     """
     pictures = NamedPictures([], [])
     for name in names or ():
-        if is_id(name):
-            pictures.ids.append(name.lower())
-        elif (image_id := context.locator.unchanged(file := picture_file(name))) is not None:
+        if (image_id := picture_id(context.locator, name)) is not None:
             pictures.ids.append(image_id)  # it need not be read again, and is not among its own results
         else:
             most_mb = context.loaded.settings.serve.max_upload_mb if context.is_served else None
-            pictures.files.append(read_picture(file, most_mb=most_mb))
+            pictures.files.append(read_picture(picture_file(name), most_mb=most_mb))
     return pictures
 
 

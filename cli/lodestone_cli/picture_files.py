@@ -4,9 +4,13 @@ from __future__ import annotations
 
 import stat
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from lodestone.errors import InvalidRequestError, NotFoundError
+from lodestone_cli.naming import is_id
+
+if TYPE_CHECKING:
+    from lodestone_cli.locators import Locator
 
 _NAMED: Final = 'give a picture file, or an image id: "image_id" in lodestone search -o json'
 
@@ -28,6 +32,27 @@ def picture_file(name: str) -> Path:
     if not stat.S_ISREG(mode):  # a pipe would block for ever, a device never end
         raise InvalidRequestError(f"{str(path)!r} is no file", hint=_NAMED)
     return path
+
+
+def picture_id(locator: Locator, name: str) -> str | None:
+    """Return the id of the indexed picture that a name means; None for a file that is to be read.
+
+    That is an id, a file that is as it was indexed, or, where there is no such file here, the only picture of that name.
+
+    Raises:
+        NotFoundError: there is no such file, and no picture of that name.
+        InvalidRequestError: several pictures have the name, or the file cannot be read.
+    """
+    if is_id(name):
+        return name.lower()
+    try:
+        file = picture_file(name)
+    except NotFoundError as missing:
+        try:
+            return locator.pictures(name)[0]
+        except NotFoundError:
+            raise missing from None
+    return locator.unchanged(file)
 
 
 def _unreadable(path: Path, error: OSError) -> InvalidRequestError:

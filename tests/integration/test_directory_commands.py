@@ -83,6 +83,24 @@ def test_a_folder_inside_a_directory_is_switched_off_and_removed_for_good(tmp_pa
     assert unknown.code != 0 and "no pictures in '2017'" in unknown.err
 
 
+def test_a_picture_is_named_by_its_file_name_where_only_one_has_it(tmp_path: Path) -> None:
+    write_photos(tmp_path / "pictures", 3)
+    write_photo(tmp_path / "pictures" / "a" / "IMG_7.jpg", seed=90)
+    write_photo(tmp_path / "pictures" / "b" / "IMG_7.jpg", seed=91)
+    assert run(tmp_path, "index", tmp_path / "pictures").code == 0
+    alike = run(tmp_path, "similar", "000001.jpg", "-o", "json")
+    assert alike.code == 0, alike.err
+    assert len(alike.json["hits"]) == 4  # it is not among its own results
+    assert run(tmp_path, "similar", "b/IMG_7.jpg", "-o", "json").code == 0
+    several = run(tmp_path, "similar", "IMG_7.jpg")
+    assert several.code != 0
+    assert all(str(tmp_path / "pictures" / name / "IMG_7.jpg") in several.err.replace("\n", "") for name in "ab")
+    none = run(tmp_path, "similar", "IMG_8.jpg")
+    assert none.code != 0 and "no file 'IMG_8.jpg'" in none.err
+    found = run(tmp_path, "search", "dots", "--path", "a", "-o", "json")
+    assert [hit["uri"] for hit in found.json["hits"]] == ["a/IMG_7.jpg"]
+
+
 def test_a_directory_is_described_with_its_runs(place: Path) -> None:
     described = run(place, "directory", "describe", "family/pictures", "-o", "json").json
     assert (described["path"], described["images"], described["waiting"]) == (str(place / "pictures"), 4, 0)

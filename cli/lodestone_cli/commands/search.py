@@ -28,7 +28,7 @@ from lodestone_cli.composed import (
     weights_of,
 )
 from lodestone_cli.dates import Dates, dates_of
-from lodestone_cli.naming import checked, is_id
+from lodestone_cli.naming import checked
 from lodestone_cli.options import (
     CollapseOption,
     CorpusFilterOption,
@@ -48,7 +48,7 @@ from lodestone_cli.options import (
     RootFilterOption,
     YearOption,
 )
-from lodestone_cli.picture_files import picture_file, read_picture
+from lodestone_cli.picture_files import picture_file, picture_id, read_picture
 from lodestone_cli.progress import shown_wait
 from lodestone_cli.result_files import ResultFiles, with_result_files
 from lodestone_cli.while_indexing import saying_how_far
@@ -187,7 +187,9 @@ def similar(
     image: Annotated[
         str,
         typer.Argument(
-            help="A picture file, or the id of an indexed picture.", show_default=False, autocompletion=complete_pictures
+            help="A picture file, or the name or id of an indexed one.",
+            show_default=False,
+            autocompletion=complete_pictures,
         ),
     ],
     limit: LimitOption = 10,
@@ -229,7 +231,7 @@ def similar(
             )
         )
         _note_ignored_settings(context)
-        image_id = image.lower() if is_id(image) else context.locator.unchanged(picture_file(image))
+        image_id = picture_id(context.locator, image)
         page = None if image_id is None else page_query(options, like=image_id)
         with shown_wait(context, "searching"), saying_how_far(context):
             if image_id is not None:
