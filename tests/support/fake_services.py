@@ -287,6 +287,10 @@ class _Pictures:
     def browse(self, request: BrowseRequest, caller: Caller) -> ImagePage:
         return ImagePage(images=[])
 
+    async def remove(self, image_id: str, caller: Caller) -> None:
+        self._fake.image(image_id)
+        self._fake.removed.append(image_id)
+
     page = people = None
 
 
