@@ -32,14 +32,23 @@ from numpy.typing import NDArray
 
 from lodestone.errors import ImageError
 from lodestone.generators.base import Guide
-from lodestone.generators.cache_files import TEMPORARY, CachedGuide, UnreadableEntryError, encode_entry, read_entry, write_whole
+from lodestone.generators.cache_files import (
+    EDITED,
+    SUFFIX,
+    TEMPORARY,
+    CachedGuide,
+    UnreadableEntryError,
+    encode_entry,
+    read_entry,
+    write_whole,
+)
 from lodestone.generators.cache_keys import GuideKey
 from lodestone.generators.pictures import kept_picture, pixels_of
 
 _log = logging.getLogger(__name__)
 
 PICTURE_KEY: Final = "picture"  # key in a guide's provenance; its value is the argument of `picture`
-_GUIDE, _QUERY = ".guide", ".query"
+_GUIDE, _QUERY = SUFFIX, ".query"
 _KEY: Final = re.compile(r"[0-9a-f]{32}-\d{1,9}")
 _LOCK_S: Final = 5.0
 _STALE_S: Final = 600.0  # a temporary file this old was left by a crashed process
@@ -110,6 +119,7 @@ class GuideCache:
             name = f"{digest}-{guide.guide_id.rpartition('/')[2]}"
             if _KEY.fullmatch(name):
                 facts = {
+                    EDITED: bool(key.edit),
                     "prompt": key.prompt,
                     "engine": key.engine,
                     "weight": guide.weight,

@@ -18,6 +18,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 TEMPORARY: Final = ".writing-"
+SUFFIX: Final = ".guide"
+EDITED: Final = "edited"  # fact: whether the guide is a picture of somebody's that an engine changed
 _VECTOR, _QUERY = "vector:", "query:"
 _FACTS, _PICTURE = "facts", "picture"
 
@@ -95,3 +97,24 @@ def read_entry(path: Path) -> CachedGuide | None:
         raise UnreadableEntryError(f"{path.name}: it points outside itself") from error
     except (ValueError, KeyError, TypeError, EOFError, zipfile.BadZipFile, zlib.error, NotImplementedError) as error:
         raise UnreadableEntryError(f"{path.name}: {error}") from error
+
+
+def remove_edited(folder: Path) -> int:
+    """Delete the cached guides that were made of pictures, and return how many there were.
+
+    Nothing tells which picture a guide was made of. Files that do not say whether they were made of one go too.
+
+    Args:
+        folder: Folder of the cache; it may be missing.
+    """
+    removed = 0
+    for path in sorted(folder.glob(f"*{SUFFIX}")):
+        try:
+            with np.load(path, allow_pickle=False) as archive:
+                drawn = json.loads(archive[_FACTS].tobytes())[EDITED] is False
+        except (OSError, ValueError, KeyError, TypeError, EOFError, zipfile.BadZipFile, zlib.error, NotImplementedError):
+            drawn = False
+        if not drawn:
+            path.unlink(missing_ok=True)
+            removed += 1
+    return removed

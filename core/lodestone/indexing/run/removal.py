@@ -18,6 +18,7 @@ from lodestone.catalog.pictures.removal import Mentions
 from lodestone.embeddings.erasure import Eraser, ErasureReport
 from lodestone.embeddings.thumbnail_upkeep import drop_unneeded
 from lodestone.errors import StoreLockedError
+from lodestone.generators.cache_files import remove_edited
 from lodestone.indexing.locking import corpus_lock
 from lodestone.indexing.sync.thumbnail_cleanup import discard_thumbnails
 from lodestone.query_log.redact import without_pictures
@@ -112,6 +113,7 @@ def remove_records(
     if not ids:
         catalog.forget_mentions(also, redact=without_pictures)
     erasure = Eraser(catalog, resources.embeddings, thumbnails.packs, own_run).run(corpus.corpus_id)
+    remove_edited(resources.home.guides)
     removed = catalog.remove_images(ids)
     return PictureRemoval(removed, dropped, erasure, catalog.erase_free_space())
 

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from lodestone.catalog.database.sql import chunks
 from lodestone.catalog.pictures.removal import Mentions
 from lodestone.embeddings.slices import remove_corpus_files
+from lodestone.generators.cache_files import remove_edited
 from lodestone.indexing.locking import corpus_lock
 from lodestone.indexing.sync.collections import SyncResources
 from lodestone.indexing.sync.thumbnail_cleanup import sweep_thumbnails
@@ -59,6 +60,7 @@ def remove_corpus(resources: SyncResources, name: str) -> RemovalReport:
         # All stored ones are checked, because the catalog forgets which contents its pictures had before they changed.
         removed = sweep_thumbnails(catalog, resources.thumbnails, except_corpus=corpus.corpus_id)
         resources.thumbnails.packs.remove_corpus(corpus.corpus_id)
+        remove_edited(home.guides)
         remove_corpus_files(resources.embeddings, corpus.corpus_id)
         catalog.remove_corpus(corpus.corpus_id)
         catalog.erase_free_space()

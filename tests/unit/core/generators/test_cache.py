@@ -15,6 +15,7 @@ from tests.support.engines import Drawer, Recorder, drawn, engine, hub_of, ids
 
 from lodestone.generators.base import Guide, GuideRequest, PictureEdit
 from lodestone.generators.cache import PICTURE_KEY, GuideCache
+from lodestone.generators.cache_files import remove_edited
 from lodestone.generators.cache_keys import GuideKey, key_of, normalised_prompt
 from lodestone.generators.pictures import pixels_of
 from lodestone.generators.query_notes import QueryNotes
@@ -368,3 +369,16 @@ async def test_engines_whose_guides_depend_on_the_collection_are_not_kept(cache)
     hub = hub_of(engine("vectors", Drawer(pixels=False)), engine("mixed", uncacheable), cache=cache)
     await drawn(hub, n=4)
     assert cache.stats()["entries"] == 0
+
+
+def test_guides_made_of_pictures_can_be_removed_and_drawn_ones_stay(cache, tmp_path):
+    edited = replace(KEY, edit="a digest of somebody's picture")
+    cache.keep(KEY, [guide(0)])
+    cache.keep(edited, [guide(0, seed=5), guide(1, seed=6)])
+    folder = files(cache)[0].parent
+    (folder / f"{'0' * 32}-7.guide").write_bytes(b"an entry of an older version, or a damaged one")
+    assert remove_edited(folder) == 3
+    assert remove_edited(folder) == 0
+    assert list(cache.find(KEY, [0])) == [0]
+    assert cache.find(edited, [0, 1]) == {}
+    assert remove_edited(tmp_path / "nowhere") == 0
