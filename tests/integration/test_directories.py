@@ -114,12 +114,13 @@ def test_a_directory_goes_with_its_points_and_thumbnails_and_the_others_stay(run
     assert (tmp_path / "second" / "0.jpg").exists()
 
 
-def test_a_directory_that_is_added_again_runs_no_model(runtime: Runtime, tmp_path: Path) -> None:
+def test_a_directory_that_is_added_again_has_its_ids_and_is_embedded_again(runtime: Runtime, tmp_path: Path) -> None:
     ids = image_ids(runtime, "photos")
     remove_directory(runtime, find_directory(runtime.catalog, "second").root_id)
     sync(runtime)
     report = index_paths(runtime, IndexRequest((tmp_path / "second",), corpus="photos"))
     assert image_ids(runtime, "photos") == ids
+    assert report.counts["embedded"] == 4
     assert report.sync is not None
     assert {one.alias: one.points for one in report.sync.collections}["bridge"] == 8
 
