@@ -37,6 +37,7 @@ NOT_RUN: Final[dict[str, str]] = {
     r"efficientnet-lite1|models swap": "needs other models, and minutes",
     r"--generator turbo|generator test turbo": "needs a drawing model and a GPU",
     r"--here\b": "measures the machine for minutes",
+    r"^docs/removal\.md": "removes pictures that the commands of other pages find; test_removal_commands.py forgets some",
     r"/backup/catalog\.sqlite|catalog rebuild|home\.json": "replaces a damaged catalog",
 }
 
