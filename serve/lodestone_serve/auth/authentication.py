@@ -25,7 +25,7 @@ from lodestone.errors import DeadlineExceededError, ForbiddenError, LodestoneErr
 from lodestone.home.service_address import TOKEN_HEADER
 from lodestone_schemas.access import Scope as Right
 from lodestone_serve.auth.oidc import TokenReader
-from lodestone_serve.auth.passes import Passes
+from lodestone_serve.auth.passes import UnlockPasses
 from lodestone_serve.auth.principal import ANYBODY, LOCAL, NOBODY, Principal
 from lodestone_serve.auth.sessions import SessionEndedError, Sessions, removals, sessions_of
 from lodestone_serve.policy import AccessRule, policy_of
@@ -62,7 +62,7 @@ class Authenticator:
     """
 
     def __init__(
-        self, keys: Callable[[], KeyStore], settings: AuthSettings, *, token: str, passes: Passes | None = None
+        self, keys: Callable[[], KeyStore], settings: AuthSettings, *, token: str, passes: UnlockPasses | None = None
     ) -> None:
         self._settings = settings
         self._passes = passes

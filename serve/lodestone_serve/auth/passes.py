@@ -26,7 +26,7 @@ _BEGIN: Final = "pass"
 _MOST_CHARS: Final = 200
 
 
-class Passes:
+class UnlockPasses:
     """Makes passes and tells those that count.
 
     Args:

@@ -23,7 +23,7 @@ from lodestone.home.service_address import instance_of
 from lodestone.services.use_cases import Services
 from lodestone_serve.auth.authentication import KEY_HEADER, Authentication, Authenticator
 from lodestone_serve.auth.exposure import checked_exposure
-from lodestone_serve.auth.passes import Passes
+from lodestone_serve.auth.passes import UnlockPasses
 from lodestone_serve.auth.same_machine import SameMachine
 from lodestone_serve.http.description import describe
 from lodestone_serve.http.guarded_routes import include_guarded
@@ -99,7 +99,7 @@ def create_app(
         ConfigurationError: The settings would let anybody in who reaches the service.
     """
     checked_exposure(settings)
-    passes = Passes(token, settings)
+    passes = UnlockPasses(token, settings)
     authenticator = Authenticator(lambda: services.keys.store(LOCAL_CALLER), settings.auth, token=token, passes=passes)
     metrics = metrics or Metrics()
     streams = Streams(settings.streams, metrics)

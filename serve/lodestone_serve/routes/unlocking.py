@@ -12,11 +12,11 @@ from lodestone.config.home import Home
 from lodestone.errors import ForbiddenError
 from lodestone.home.unlocking import redeem
 from lodestone_schemas.access import Pass, UnlockRequest
-from lodestone_serve.auth.passes import Passes
+from lodestone_serve.auth.passes import UnlockPasses
 from lodestone_serve.routes.threads import in_thread
 
 
-def unlocking_router(passes: Passes, home: Callable[[], Home]) -> APIRouter:
+def unlocking_router(passes: UnlockPasses, home: Callable[[], Home]) -> APIRouter:
     """Return the router that exchanges codes for passes.
 
     Args:
