@@ -75,9 +75,10 @@ def test_an_outcome_fills_the_pictures_the_attempt_and_the_receipts(catalog: Cat
         "taken_subsec_ms": 7,
         "camera_make": "Ihagee",
         "camera_model": "Exakta Ω",
+        "decoded_share": 0.75,
     }
     recorded = record(catalog, planned, run, [fine(good, captions=[("xmp", "a dog"), ("xmp", "a dog")], **facts), bad(broken)])
-    assert recorded == RecordedSlice(active=1, failed=1)
+    assert recorded == RecordedSlice(active=1, failed=1, incomplete=1)
     found = catalog.images([good.image_id, broken.image_id])
     known = replace(good, slice_id=planned.slice_id, state=ImageState.ACTIVE, width=640, height=480, format="JPEG")
     assert found[good.image_id] == replace(known, metadata_version=3, **facts)

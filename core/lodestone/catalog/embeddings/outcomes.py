@@ -56,8 +56,8 @@ class PictureOutcome(NamedTuple):
     width: int
     height: int
     format: str
-    taken_at: int | None = None
     decoded_share: float | None = None
+    taken_at: int | None = None
     latitude: float | None = None
     longitude: float | None = None
     utc_offset_minutes: int | None = None
