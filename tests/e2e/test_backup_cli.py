@@ -101,5 +101,5 @@ def test_a_forged_backup_writes_nothing_outside_the_home(home: Path, tmp_path: P
 
     with patch("lodestone.backup.restore.read_tables", forged):
         restored = run_here("backup", "restore", backup, home=tmp_path / "new")
-    assert (restored.code, "names a file outside the home" in restored.err) == (4, True)
+    assert (restored.code, "names a file that no backup holds" in restored.err) == (4, True)
     assert not list(tmp_path.rglob("outside"))
