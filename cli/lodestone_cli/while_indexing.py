@@ -52,7 +52,7 @@ def saying_how_far(context: CommandContext) -> Iterator[None]:
         if not words:
             raise
         raise StoreLockedError(
-            f"{words}: the process that indexes owns the pictures' vectors",
+            f"{words}: {error.message}",
             hint="search when it has ended; with `lodestone serve` running, searches are answered while pictures are indexed",
             **error.details,
         ) from error
