@@ -152,7 +152,7 @@ RequestDate = Annotated[
     BeforeValidator(parse_date),
     WithJsonSchema(
         {
-            "anyOf": [{"type": "string", "maxLength": 64}, {"type": "integer", "minimum": 1, "maximum": 9999_12_31}],
+            "anyOf": [{"type": "string"}, {"type": "integer", "minimum": 1, "maximum": 9999_12_31}],
             "examples": ["2024", "2024-07", "2024-07-01", "2024-07-01T18:30", "2024-07-01T18:30+02:00"],
         }
     ),
