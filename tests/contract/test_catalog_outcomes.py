@@ -13,7 +13,7 @@ from tests.support.catalogs import make_root, picture, plan_slice, receipt
 
 from lodestone.catalog.catalog import Catalog
 from lodestone.catalog.database import sql
-from lodestone.catalog.embeddings.outcomes import PictureOutcome, RecordedSlice, SliceOutcome
+from lodestone.catalog.embeddings.outcomes import OUTCOME_COLUMNS, PictureOutcome, RecordedSlice, SliceOutcome
 from lodestone.catalog.records import (
     AttemptState,
     CaptionRecord,
@@ -76,6 +76,9 @@ def test_an_outcome_fills_the_pictures_the_attempt_and_the_receipts(catalog: Cat
         "camera_make": "Ihagee",
         "camera_model": "Exakta Ω",
         "decoded_share": 0.75,
+        "taken_precision": "second",
+        "taken_source": "xmp",
+        "taken_zone": "stated",
     }
     recorded = record(catalog, planned, run, [fine(good, captions=[("xmp", "a dog"), ("xmp", "a dog")], **facts), bad(broken)])
     assert recorded == RecordedSlice(active=1, failed=1, incomplete=1)
@@ -90,6 +93,10 @@ def test_an_outcome_fills_the_pictures_the_attempt_and_the_receipts(catalog: Cat
     assert (attempt.state, attempt.worker, attempt.embedded, attempt.failed, attempt.seconds) == ("done", "host:1", 2, 1, 1.5)
     assert catalog.receipts(planned.slice_id) == {"meta": receipt(planned)}
     assert list(catalog.unfinished_slices(["meta"])) == []
+
+
+def test_the_facts_of_an_outcome_stand_in_the_order_of_the_columns_that_they_fill() -> None:
+    assert PictureOutcome._fields[1 : 1 + len(OUTCOME_COLUMNS)] == OUTCOME_COLUMNS
 
 
 def test_nothing_of_an_outcome_is_recorded_without_its_attempt(catalog: Catalog) -> None:
