@@ -10,13 +10,14 @@ from typing import IO, Any, TypeVar
 
 from PIL import ExifTags, Image
 
+from lodestone.imaging.repair.png_chunks import TEXT_KEYS
+
 _log = logging.getLogger(__name__)
 _EMPTY: Mapping[int, Any] = MappingProxyType({})
 _IPTC_RESOURCE = 0x0404  # Photoshop image resource that holds the IPTC record
 _IPTC_TIFF_TAG = 33723
 _XMP_TIFF_TAG = 700
-# Keywords of PNG texts, and Pillow's name of the comment of a JPEG or a GIF.
-_TEXTS = ("Creation Time", "Title", "Description", "Comment", "comment")
+_TEXTS = (*TEXT_KEYS, "comment")  # the last is Pillow's name of the comment of a JPEG or a GIF
 _T = TypeVar("_T")
 
 

@@ -1,8 +1,8 @@
 """Chunks of a PNG that its picture needs: everything else in the file is kept from the decoder.
 
 Pillow refuses a whole picture for a text of more than 1 MB, many texts, a wrong checksum in a comment or a short gamma value.
-Here a chunk beside the pixels is passed on if it is used (colour profile, transparency, EXIF, XMP) and sound, and dropped if it
-is not. Nothing is inflated further than the limits below.
+Here a chunk beside the pixels is passed on if it is used (colour profile, transparency, EXIF, XMP, descriptions and dates) and
+sound, and dropped if it is not. Nothing is inflated further than the limits below.
 """
 
 from __future__ import annotations
@@ -23,6 +23,9 @@ _USED: Final = frozenset({b"iCCP", b"tRNS", b"eXIf", b"tEXt", b"zTXt", b"iTXt"})
 _READ_AT_ONCE: Final = 1 << 16
 _INFLATED_AT_ONCE: Final = 1 << 20
 _METADATA_KEYS: Final = frozenset({b"XML:com.adobe.xmp", b"Raw profile type exif"})
+TEXT_KEYS: Final = ("Creation Time", "Title", "Description", "Comment")
+"""Keywords of the texts that are read for what people wrote and for the day."""
+_TEXT_KEYS: Final = frozenset(key.encode() for key in TEXT_KEYS)
 _TRANSPARENCY_BYTES: Final = {0: 2, 2: 6}  # by colour type; a palette has one byte for each of its first colours
 _PALETTE: Final = 3
 _PALETTE_COLOURS: Final = 256
@@ -32,6 +35,7 @@ MAX_PROFILE_BYTES: Final = 4 << 20
 """Largest colour profile that is applied, in bytes."""
 _PILLOW_PROFILE_BYTES: Final = 1 << 20
 _MAX_METADATA_CHUNKS: Final = 8  # a picture has one of each kind
+_MAX_TEXT_CHUNKS: Final = 16  # one of each kind, in a few languages; counted apart, so that texts cost no EXIF and no XMP
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,6 +88,7 @@ class _Choice:
         self.colour_type = -1
         self.large_profile: bytes | None = None
         self._metadata = 0
+        self._texts = 0
 
     def wants(self, stream: IO[bytes], name: bytes, length: int) -> bool:
         """Return whether the decoder gets the chunk behind whose name the stream stands."""
@@ -97,7 +102,10 @@ class _Choice:
             return profile is not None and not is_large
         if name == b"tRNS":
             return _is_transparency(content, self.colour_type)
-        if self._metadata >= _MAX_METADATA_CHUNKS or (name != b"eXIf" and not _is_metadata(name, content)):
+        if name != b"eXIf" and _is_text(name, content, _TEXT_KEYS):
+            self._texts += 1
+            return self._texts <= _MAX_TEXT_CHUNKS
+        if self._metadata >= _MAX_METADATA_CHUNKS or (name != b"eXIf" and not _is_text(name, content, _METADATA_KEYS)):
             return False
         self._metadata += 1
         return True
@@ -136,9 +144,10 @@ def _is_transparency(content: bytes, colour_type: int) -> bool:
     return len(content) == _TRANSPARENCY_BYTES.get(colour_type)
 
 
-def _is_metadata(name: bytes, content: bytes) -> bool:
+def _is_text(name: bytes, content: bytes, keys: frozenset[bytes]) -> bool:
+    """Return whether a text chunk has one of the keywords and a text that can be read and is not too long."""
     key, nul, rest = content.partition(b"\0")
-    if not nul or key not in _METADATA_KEYS:
+    if not nul or key not in keys:
         return False
     if name == b"zTXt":
         return rest[:1] == b"\0" and _inflated(rest[1:], MAX_METADATA_BYTES) is not None

@@ -80,6 +80,30 @@ def test_a_png_is_not_lost_to_what_stands_beside_its_pixels(name: str, behind: b
     assert read_header(_png(BROKEN_CHUNKS[name], behind=behind)).base[0x010F] == "Maker"
 
 
+READ_TEXTS = {
+    "tEXt": _chunk(b"tEXt", b"Description\0Ottilie"),
+    "zTXt": _chunk(b"zTXt", b"Description\0\0" + zlib.compress(b"Ottilie")),
+    "iTXt": _chunk(b"iTXt", b"Description\0\0\0\0\0Ottilie"),
+    "behind sixteen of a program": _chunk(b"tEXt", b"Software\0x") * 16 + _chunk(b"tEXt", b"Description\0Ottilie"),
+}
+
+
+@pytest.mark.parametrize("behind", [False, True])
+@pytest.mark.parametrize("kind", READ_TEXTS)
+def test_the_texts_of_people_in_a_png_are_read(kind: str, behind: bool) -> None:
+    file = _png(READ_TEXTS[kind], _chunk(b"tEXt", b"Creation Time\x002019:09:10 11:12:13"), behind=behind)
+    texts = {"Description": "Ottilie", "Creation Time": "2019:09:10 11:12:13"}
+    assert dict(_whole(file).embedded.texts) == texts
+    assert dict(read_header(file).texts) == texts
+
+
+def test_many_comments_in_a_png_cost_neither_the_picture_nor_its_xmp() -> None:
+    packet = _chunk(b"iTXt", b"XML:com.adobe.xmp\0\0\0\0\0<x/>")
+    picture = _whole(_png(*[_chunk(b"tEXt", b"Comment\0%d" % number) for number in range(20)], packet))
+    assert picture.embedded.xmp == b"<x/>"
+    assert picture.embedded.texts == {"Comment": "15"}
+
+
 def test_a_bomb_in_a_text_is_not_inflated() -> None:
     bombs = [
         _chunk(b"zTXt", b"bomb\0\0" + zlib.compress(bytes(50_000_000), 9)),
