@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from uuid import UUID
 
 import numpy as np
 import pytest
@@ -17,8 +18,9 @@ from lodestone.store.aliases import JsonAliasTable
 from lodestone.store.base import Filter, MatchAny, PointBatch, SparseBatch
 from lodestone.store.edge.store import EdgeStore
 from lodestone.tags.delivery import COLLECTION, deliver
-from lodestone.tags.search import TagSearch
+from lodestone.tags.search import FEW, TagSearch
 from lodestone.tags.service import IMPLICIT, TagService, new_tag
+from lodestone.tags.terms import PictureTag, picture_vector
 from lodestone_schemas.collections import CollectionSpec
 
 
@@ -71,7 +73,7 @@ def test_keywords_inside_a_picture_count_as_tags(home: Home) -> None:
     home.catalog.set_captions(captions)
     home.deliver()
     assert home.found("red boat") == [first]
-    assert home.found("lake") == [first]
+    assert home.found("lake") == [first, second]  # what a caption says of one word comes after what a tag says
 
 
 def test_tagged_picture_is_found_by_its_words_and_scored_by_how_many_fit(home: Home) -> None:
@@ -86,6 +88,24 @@ def test_tagged_picture_is_found_by_its_words_and_scored_by_how_many_fit(home: H
     assert (found.guide, found.space, found.scale) == ("text", "tags", 1.0)
     assert found.scores[0] == pytest.approx(1, abs=1e-4)
     assert home.found("black dog") == [first, second]
+
+
+@pytest.mark.parametrize(("captioned", "are_few"), [(1, True), (FEW, True), (FEW + 1, False), (2 * FEW, False)])
+@pytest.mark.parametrize("limit", [2, 100])
+def test_a_query_of_one_word_puts_few_captions_first_and_many_nowhere(
+    home: Home, captioned: int, are_few: bool, limit: int
+) -> None:
+    home.store.create(CollectionSpec(COLLECTION, sparse=True))
+    ids = sorted(str(UUID(int=number + 1)) for number in range(captioned + 3))
+    said = [PictureTag("zeta", given="words")]
+    points = [picture_vector([], ["a zeta by the lake"])] * captioned + [picture_vector([], ["an eta"])] * 2
+    vectors = [vector for vector in (*points, picture_vector(said)) if vector is not None]
+    home.store.upsert_sparse(COLLECTION, SparseBatch(ids, vectors, [{}] * len(ids)))
+
+    found = TagSearch(home.store).search("the zeta", COLLECTION, limit=limit)
+
+    assert found.whole == {ids[-1]}
+    assert found.named == (set(ids[:captioned]) if are_few else set())
 
 
 def test_query_without_words_finds_nothing(home: Home) -> None:

@@ -21,7 +21,8 @@ class TagMatches:
     Attributes:
         found: List of guide `text` and space `tags`, by the share of the query's words that the tags hold; scores in (0, 1].
         whole: Pictures to which people wrote every content word of the query.
-        named: Pictures to which people wrote every name in the query, but not every content word.
+        named: Pictures to which people wrote every name in the query, but not every content word; of a query of one word, also
+            those whose captions hold it, where they are few.
     """
 
     found: RankedList

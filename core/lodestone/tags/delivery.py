@@ -1,7 +1,7 @@
-"""Delivery of tags, and of names in captions, from the catalog's outbox to the sparse collection behind the alias `tags`.
+"""Delivery of tags, and of the words of captions, from the catalog's outbox to the sparse collection behind the alias `tags`.
 
 The catalog is the truth; the collection can be dropped at any time and is filled again from it. Image collections are never
-touched. A picture's point holds the words of all its tags and the names in all its captions, so writing it twice changes
+touched. A picture's point holds the words of all its tags and captions, so writing it twice changes
 nothing: after a crash between any two steps, the next delivery repairs the collection. After writing, tags and captions are
 read once more, and those that changed meanwhile are written again, so that two processes that deliver at once cannot leave an
 older state behind.
@@ -88,7 +88,7 @@ def payload_of(image: ImageRecord) -> dict[str, Any]:
 
 
 def point_vector(tags: Sequence[TagRecord], captions: Sequence[CaptionRecord] = ()) -> SparseVector | None:
-    """Return the sparse vector of a picture's tags and of the names in its captions, or None when there is nothing to find.
+    """Return the sparse vector of a picture's tags and captions, or None when there is nothing to find.
 
     A tag without a score counts as certain. Keywords that a person wrote into the picture's file count as tags.
     """

@@ -5,7 +5,8 @@ pictures often share half their words, which should count little, and a full mat
 `LEAST` are left out.
 
 What people wrote to a picture goes before what models see in it: pictures whose tags, given by people, or names in captions
-hold every content word of the query come first, and then those that hold every name in it.
+hold every content word of the query come first, and then those that hold every name in it. With these come, for a query of one
+word, the pictures whose captions hold it, where they are few: the word was written to tell them from the others.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ from lodestone.tags.terms import LiteralQuery, literal_query, query_vector
 
 LEAST: Final = 0.4  # share of the query's words
 POWER: Final = 3.0
+FEW: Final = 20  # pictures whose captions hold the one word of a query, at most: of a word in more, the models know more
 # Weight of the list, where the spaces' weights sum to 1 and their scores are in units of their spread; fitted in those units.
 WEIGHT: Final = 1.0
 
@@ -58,14 +60,22 @@ class TagSearch:
         vector, literal = query_vector(text), literal_query(text)
         if vector is None:
             return TagMatches(RankedList(TEXT_GUIDE, TAGS, self._weight, (), np.empty(0, np.float32)))
-        vectors = [vector] if literal is None else [vector, literal.vector]
-        queries = [SparseQuery(one, limit=limit, filter=filter_) for one in vectors]
+        queries = [SparseQuery(vector, limit=limit, filter=filter_)]
+        most = max(limit, 2 * FEW)
+        if literal is not None:
+            queries.append(SparseQuery(literal.vector, limit=most, filter=filter_))
         found = self._store.search_sparse(collection, queries)
-        return matches_of(found[0], weight=self._weight, literal=literal, literally=found[-1])
+        is_all = len(found[-1].ids) < most
+        return matches_of(found[0], weight=self._weight, literal=literal, literally=found[-1], is_all=is_all)
 
 
 def matches_of(
-    shares: Neighbours, *, weight: float = WEIGHT, literal: LiteralQuery | None = None, literally: Neighbours | None = None
+    shares: Neighbours,
+    *,
+    weight: float = WEIGHT,
+    literal: LiteralQuery | None = None,
+    literally: Neighbours | None = None,
+    is_all: bool = True,
 ) -> TagMatches:
     """Return the pictures that match a query.
 
@@ -74,6 +84,7 @@ def matches_of(
         weight: Weight of the list.
         literal: The query for words that people wrote; None without one.
         literally: Pictures that it found.
+        is_all: Whether it found no others.
     """
     kept = int((shares.scores >= LEAST).sum())  # scores are descending
     scores = np.minimum(shares.scores[:kept], 1.0).astype(np.float32) ** np.float32(POWER)
@@ -81,8 +92,11 @@ def matches_of(
     if literal is None or literally is None:
         return TagMatches(found)
     held = {image_id: literal.held(score) for image_id, score in zip(literally.ids, literally.scores.tolist(), strict=True)}
+    captioned = [image_id for image_id, what in held.items() if what == "caption"]
+    if not is_all or len(captioned) > FEW:
+        captioned = []
     return TagMatches(
         found,
         whole=frozenset(image_id for image_id, what in held.items() if what == "everything"),
-        named=frozenset(image_id for image_id, what in held.items() if what == "names"),
+        named=frozenset([*captioned, *(image_id for image_id, what in held.items() if what == "names")]),
     )

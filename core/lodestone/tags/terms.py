@@ -5,8 +5,8 @@ query's words that the picture's tags hold, in [0, 1]. English endings are remov
 scripts without spaces are cut into pairs of characters.
 
 The vector of a picture also says, in dimensions of their own, which words people wrote to it: the words of the tags that they
-gave, and the names in its captions (names.py). `LiteralQuery` finds the pictures by whose words a query should be answered
-whatever the models see in them.
+gave, the names in its captions (names.py), and the other words of its captions. `LiteralQuery` finds the pictures by whose words
+a query should be answered whatever the models see in them.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ from lodestone.store.base import SparseVector
 from lodestone.tags.names import names_in
 from lodestone.tags.words import FUNCTION_WORDS, folded, split_words
 
-VERSION: Final = 3  # version of everything here that vectors depend on; part of the collection's name
+VERSION: Final = 4  # version of everything here that vectors depend on; part of the collection's name
 FUNCTION_WORD: Final = 0.05  # weight of a function word; more than 0, so that the text "who is who" still has a vector
 # Prefixes of terms that say what people wrote; no word contains the character 0.
 _SAID: Final = "\0said:"  # words of their tags, and names in captions
 _WHOLE: Final = "\0whole:"  # the content words of one tag, together
-_BESIDE: Final = "\0beside:"  # words of captions that hold a name: they count for queries with a name alone
+_BESIDE: Final = "\0beside:"  # other words of captions: they count for queries with a name, and for queries of one word
 _MOST_LITERAL: Final = 200  # content words of a query; sums of its values stay below 2**24, where float32 is exact
 
 
@@ -67,7 +67,7 @@ class PictureTag:
 def picture_vector(tags: Iterable[PictureTag], captions: Iterable[str] = ()) -> SparseVector | None:
     """Return the vector of a picture with these tags and captions.
 
-    A word of several tags gets the highest confidence. Of captions, names are kept, and the words beside them.
+    A word of several tags gets the highest confidence. Of captions, names are kept, and other content words beside them.
 
     Returns:
         Values in (0, 1]; None when there are no words.
@@ -82,14 +82,17 @@ def picture_vector(tags: Iterable[PictureTag], captions: Iterable[str] = ()) -> 
         if tag.given in ("words", "query") and weights:
             values[_whole(weights)] = 1.0
     for caption in captions:
-        if names := {_stem(word) for word in names_in(caption)}:
-            values |= {_SAID + word: 1.0 for word in names}
-            values |= {_BESIDE + word: 1.0 for word in terms(caption) if word not in names}
+        names = {_stem(word) for word in names_in(caption)}
+        values |= {_SAID + word: 1.0 for word in names}
+        values |= {
+            _BESIDE + word: 1.0 for word, weight in terms(caption).items() if weight > FUNCTION_WORD and word not in names
+        }
     return _vector(values) if values else None
 
 
-Held = Literal["nothing", "names", "everything"]
-"""What people's words say of a picture and a query: nothing; that it shows everything that the query names; or all of it."""
+Held = Literal["nothing", "caption", "names", "everything"]
+"""What people's words say of a picture and a query: nothing; that a caption holds the query's one word, which is no name there;
+that it shows everything that the query names; or all of it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,17 +103,21 @@ class LiteralQuery:
         vector: Values are whole numbers, so that sums of them are exact.
         others: Number of content words that are no names.
         names: Number of names.
+        is_one_word: Whether one content word is all of the query, so that captions with it are found as well.
     """
 
     vector: SparseVector
     others: int
     names: int
+    is_one_word: bool = False
 
     def held(self, score: float) -> Held:
         """Return what a picture of this inner product with `vector` holds of the query's words."""
         total = round(score)
         if total >= self.of_whole:
             return "everything"
+        if self.is_one_word and total == 1:
+            return "caption"
         names, rest = divmod(total, self.of_name)
         said, beside = divmod(rest, self.of_word)
         if names < self.names:
@@ -122,12 +129,12 @@ class LiteralQuery:
     @property
     def of_word(self) -> int:
         """Return the value of a word that is no name; one beside a name in a caption has the value 1."""
-        return self.others + 1
+        return max(self.others, int(self.is_one_word)) + 1
 
     @property
     def of_name(self) -> int:
         """Return the value of a name, above that of all other words together."""
-        return (self.others + 1) ** 2
+        return (self.others + 1) * self.of_word
 
     @property
     def of_whole(self) -> int:
@@ -147,10 +154,11 @@ def literal_query(text: str) -> LiteralQuery | None:
     found = {_stem(word) for word in names_in(text, small=True)}
     names = [word for word in content if word in found]
     others = [word for word in content if word not in found]
-    query = LiteralQuery(_vector({}), others=len(others), names=len(names))
+    is_one_word = len(content) == 1 and weights[content[0]] > FUNCTION_WORD
+    query = LiteralQuery(_vector({}), others=len(others), names=len(names), is_one_word=is_one_word)
     values = {_SAID + word: float(query.of_word) for word in others}
     values |= {_SAID + word: float(query.of_name) for word in names}
-    values |= {_BESIDE + word: 1.0 for word in others if names}
+    values |= {_BESIDE + word: 1.0 for word in (content if is_one_word else others) if is_one_word or names}
     values[_whole(weights)] = float(query.of_whole)
     vector = _vector(values)
     return replace(query, vector=vector) if len(vector.indices) == len(values) else None

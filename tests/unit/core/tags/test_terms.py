@@ -138,7 +138,8 @@ def test_a_picture_that_was_right_for_a_query_is_so_for_the_same_words_and_no_fe
     [
         ("Ottilie", "Ottilie at the lake", "everything"),
         ("ottilie at the beach", "Ottilie at the lake", "names"),
-        ("ottilie", "a day with ottilie", "nothing"),  # in small letters, it may be any word that the list lacks
+        ("ottilie", "a day with ottilie", "caption"),  # in small letters, it may be any word that the list lacks
+        ("ottilie by the lake", "a day with ottilie by the lake", "nothing"),
         ("ottilie at the lake", "Ottilie by a lake", "everything"),
         ("Ottilie lake summer", "Ottilie at the lake", "names"),  # of the words beside a name, all or none count
         ("lake summer", "Ottilie at the lake in summer", "nothing"),  # without a name, models compare captions
@@ -148,6 +149,37 @@ def test_a_picture_that_was_right_for_a_query_is_so_for_the_same_words_and_no_fe
 )
 def test_captions_are_found_by_their_names(query: str, caption: str, expected: str) -> None:
     assert held(query, captions=(caption,)) == expected
+
+
+@pytest.mark.parametrize(
+    ("query", "caption", "expected"),
+    [
+        ("zeta", "Ottiliengarten zeta", "caption"),
+        ("the dogs", "two dogs in the snow", "caption"),
+        ("zeta", "Ottiliengarten eta", "nothing"),
+        ("zeta snow", "Ottiliengarten zeta in the snow", "nothing"),  # of two words the models know more
+        ("with", "two dogs with a ball", "nothing"),
+    ],
+)
+def test_captions_are_found_by_the_one_word_of_a_query(query: str, caption: str, expected: str) -> None:
+    assert held(query, captions=(caption,)) == expected
+
+
+@pytest.mark.parametrize("word", ["lake", "Ottilie"])
+def test_a_tag_of_one_word_is_worth_more_than_a_caption_that_holds_it(word: str) -> None:
+    small = word.lower()
+    assert held(word, word) == held(word, word, captions=(f"by {small}",)) == "everything"
+    assert (
+        held(word, word, given="query")
+        == held(word, f"{word} {word}", given="query", captions=(f"by {small}",))
+        == "everything"
+    )
+    assert held(word, captions=(f"by {small}",)) == "caption"
+
+
+def test_a_name_in_a_tag_and_a_word_in_a_caption_count_together() -> None:
+    assert held("Ottilie at the lake", "Ottilie", captions=("a girl by the lake",)) == "everything"
+    assert held("Ottilie at the lake", "Ottilie", captions=("a girl by the sea",)) == "names"
 
 
 def test_names_of_tags_and_captions_count_together() -> None:
