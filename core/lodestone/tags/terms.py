@@ -5,8 +5,8 @@ query's words that the picture's tags hold, in [0, 1]. English endings are remov
 scripts without spaces are cut into pairs of characters.
 
 The vector of a picture also says, in dimensions of their own, which words people wrote to it: the words of the tags that they
-gave, the names in its captions (names.py), and the other words of its captions. `LiteralQuery` finds the pictures by whose words
-a query should be answered whatever the models see in them.
+gave, the names in its captions (names.py), and the other words of its captions. `LiteralQuery` finds the pictures by whose
+words a query should be answered whatever the models see in them.
 """
 
 from __future__ import annotations
