@@ -36,7 +36,7 @@ _log = logging.getLogger(__name__)
 SIDECAR_SUFFIXES: Final = (".txt", ".xmp", ".json")
 _MAX_BYTES: Final = 1 << 20  # of XMP and JSON
 _TAKEOUT: Final = ".supplemental-metadata"
-_TAKEOUT_CHARACTERS: Final = 46  # of a name before `.json`: longer ones are cut
+_TAKEOUT_CHARACTERS: Final = 46  # of a name before `.json`: longer ones are cut, unless a program has renamed them
 _SECONDS: Final = re.compile(r"-?\d{1,12}", re.ASCII)
 _NUMBERED: Final = re.compile(r"(.*)(\(\d+\))(\.[^.]*)?")
 
@@ -148,7 +148,7 @@ def _candidates(picture: str) -> Iterator[str]:
         titles.append((f"{stem.removesuffix('-edited')}{extension}", ""))
     for title, number in titles:
         whole = f"{title}{_TAKEOUT}"
-        lengths = range(min(len(title), _TAKEOUT_CHARACTERS), min(len(whole), _TAKEOUT_CHARACTERS) + 1)
+        lengths = range(min(len(title), _TAKEOUT_CHARACTERS), len(whole) + 1)
         yield from (f"{whole[:length]}{number}.json" for length in reversed(lengths))
 
 

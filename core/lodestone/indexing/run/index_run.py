@@ -276,11 +276,13 @@ class _Job:
         self.warnings += [f"metadata of some pictures was not read: {error.message}" for error in missing.problems]
 
     def _warn_of_sidecars(self, unreadable: Sequence[str]) -> None:
-        """Add a warning that lists files beside pictures that are no text."""
+        """Add a warning that lists files beside pictures that cannot be read."""
         if unreadable:
             shown = ", ".join(repr(name) for name in unreadable[:_UNMATCHED_SHOWN])
             more = f" and {len(unreadable) - _UNMATCHED_SHOWN} more" if len(unreadable) > _UNMATCHED_SHOWN else ""
-            self.warnings.append(f"files beside pictures are no text in any known encoding, and were left out: {shown}{more}")
+            self.warnings.append(
+                f"files beside pictures are no text, broken, or larger than 1 MB, and were left out: {shown}{more}"
+            )
 
     def _apply(self, table: CaptionTable, scopes: list[ScanScope], recaptioner: Recaptioner) -> None:
         """Set the table's captions, and add a warning about files of the table that were not found."""

@@ -25,6 +25,8 @@ def _texts(folder, name):
         ("b.jpg", "b.jpg.json"),
         ("b.jpg", "b.jpg.supplemental-metadata.json"),
         ("b.jpg", "b.jpg.supplemental-me.json"),
+        ("a-name-of-thirty-four-characters.jpg", "a-name-of-thirty-four-characters.jpg.supplemental-metadata.json"),
+        ("a-name-of-thirty-four-characters.jpg", "a-name-of-thirty-four-characters.jpg.supplemental-met.json"),
         ("b.jpg", "b.jpg.s.json"),
         ("b(1).jpg", "b.jpg(1).json"),
         ("b(1).jpg", "b.jpg.supplemental-metadata(1).json"),
