@@ -65,9 +65,15 @@ def record(
     return catalog.record_outcome(outcome, sources=SOURCES)
 
 
+def test_the_columns_stand_in_the_order_of_the_outcomes_fields() -> None:
+    columns = len(OUTCOME_COLUMNS)
+    assert PictureOutcome._fields[: columns + 2] == ("image_id", *OUTCOME_COLUMNS, "captions")
+
+
 def test_an_outcome_fills_the_pictures_the_attempt_and_the_receipts(catalog: Catalog) -> None:
     root, planned, (good, broken), run = a_slice(catalog, "a.jpg", "b.jpg")
     facts: dict[str, Any] = {
+        "decoded_share": 0.75,
         "taken_at": 1_700_000_000,
         "latitude": 47.5,
         "longitude": -8.25,
