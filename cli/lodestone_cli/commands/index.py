@@ -31,8 +31,15 @@ def index(
         ),
     ] = None,
     corpus: Annotated[
-        str, typer.Option("--corpus", "-c", help="Name that these pictures are indexed under.", autocompletion=complete_corpora)
-    ] = "default",
+        str | None,
+        typer.Option(
+            "--corpus",
+            "-c",
+            help="Name that these pictures are indexed under; the name of the corpus that has these folders, else default.",
+            autocompletion=complete_corpora,
+            show_default=False,
+        ),
+    ] = None,
     captions: Annotated[
         Path | None, typer.Option("--captions", help="Table with the columns file and caption.", show_default=False)
     ] = None,
@@ -105,18 +112,19 @@ def index(
         from lodestone_jobs.index import run_index
 
         context.require_store()
+        meant = corpus or _corpus_meant(context, [] if resume or not paths else _named(paths))
         if retry_failed and not paths and not resume:
-            paths = _folders_of_failures(context, corpus)
+            paths = _folders_of_failures(context, meant)
         with (
-            stopped_by_signals(lambda: outcome_of(lambda: context.runtime.catalog, corpus, home)) as stop,
+            stopped_by_signals(lambda: outcome_of(lambda: context.runtime.catalog, meant, home)) as stop,
             shown_progress(context) as progress,
         ):
             if resume:
-                corpus = _corpus_resumed(context, _run_named(paths or []), corpus)
+                meant = _corpus_resumed(context, _run_named(paths or []), meant)
             report = run_index(
                 context.runtime,
                 () if resume else _named(paths or []),
-                corpus=corpus,
+                corpus=meant,
                 captions=captions.expanduser() if captions else None,
                 retry_failed=retry_failed,
                 exclude=exclude or (),
@@ -133,7 +141,7 @@ def index(
 
         context.emit(report.as_dict(), human)
         if not resume:
-            _require_some_usable(context, _named(paths or []), corpus)
+            _require_some_usable(context, _named(paths or []), meant)
 
 
 def _bounds(actors: str) -> int | tuple[int, int]:
@@ -148,6 +156,14 @@ def _bounds(actors: str) -> int | tuple[int, int]:
             f"--actors {actors!r} is neither a number nor two numbers MIN:MAX", hint="e.g. --actors 4, or --actors 2:16"
         )
     return int(numbers[0]) if len(numbers) == 1 else (int(numbers[0]), int(numbers[1]))
+
+
+def _corpus_meant(context: CommandContext, named: list[Path | str]) -> str:
+    """Return the name of the corpus that a run is meant for whose command names none, of a home that may not exist yet."""
+    from lodestone_cli.corpus_meant import corpus_meant
+    from lodestone_cli.stopping import DEFAULT_CORPUS
+
+    return corpus_meant(context.runtime.catalog, named) if context.has_home else DEFAULT_CORPUS
 
 
 def _folders_of_failures(context: CommandContext, corpus: str) -> list[str]:
