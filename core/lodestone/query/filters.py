@@ -49,16 +49,18 @@ def restriction(
     if filters.roots:
         must.append(MatchAny("root", _root_ids(filters.roots, corpora, catalog)))
     folder = _folder(filters.path_prefix or "")
+    disabled = catalog.disabled_roots()
+    notes: list[str] = []
     if folder:
-        must.append(MatchAny("folders", spellings(_folder_meant(folder, filters, corpora, catalog))))
+        place, notes = _place(folder, _asked(filters, corpora, catalog), catalog, set(disabled))
+        must.append(place)
     if filters.taken_from is not None or filters.taken_to is not None:
         must += _taken(filters.taken_from, filters.taken_to)
         must_not += _not_whole(filters.taken_to)
-    disabled = catalog.disabled_roots()
     if disabled:
         must_not.append(MatchAny("root", disabled))
     filter_ = Filter(tuple(must), tuple(must_not)) if must or must_not else None
-    return filter_, _notes(filters, corpora, catalog, set(disabled))
+    return filter_, [*_notes(filters, corpora, catalog, set(disabled)), *notes]
 
 
 def query_filter(
@@ -143,15 +145,40 @@ def _folder(prefix: str) -> str:
     return "/".join(parts)
 
 
-def _folder_meant(folder: str, filters: SearchFilters, corpora: Sequence[str], catalog: CatalogReader) -> str:
-    """Return the folder that a path or a name means: itself where a root has it, else the only one of that name in the roots.
+def _asked(filters: SearchFilters, corpora: Sequence[str], catalog: CatalogReader) -> list[Root]:
+    roots = [root for root in catalog.roots(None) if not corpora or root.corpus_id in corpora]
+    return [root for root in roots if not filters.roots or root.name in filters.roots]
+
+
+def _place(folder: str, asked: Sequence[Root], catalog: CatalogReader, disabled: set[str]) -> tuple[Condition, list[str]]:
+    """Return the condition that a picture lies in a folder, and notes on directories inside it, which have places of their own.
+
+    The folder is one inside a root, by its path or by its name alone, or the root's own: a folder that was made a directory is
+    still found by the path and the name that it had.
 
     Raises:
         InvalidRequestError: several folders have the name; they are listed.
     """
-    roots = [root for root in catalog.roots(None) if not corpora or root.corpus_id in corpora]
-    asked = [root.root_id for root in roots if not filters.roots or root.name in filters.roots]
-    called = catalog.folders_called(spellings(folder), asked, most=_CANDIDATES + 1)
+    called = _folder_meant(folder, asked, catalog)
+    names = spellings(called or folder)
+    own = [] if called else [root for root in asked if root.path.endswith(tuple(f"/{name}" for name in names))]
+    if own:
+        left_out = [root for root in own if root.root_id in disabled]
+        notes = [f"{_directories(left_out)} disabled and left out; see `lodestone directory list`"] if left_out else []
+        return MatchAny("root", tuple(root.root_id for root in own)), notes
+    below = tuple(f"{root.path.rstrip('/')}/{name}/" for root in asked for name in names)
+    inside = [root for root in asked if root.path.startswith(below) and root.root_id not in disabled]
+    notes = [f"{_directories(inside)} inside {called or folder!r} and not searched with it; --root names it"] if inside else []
+    return MatchAny("folders", names), notes
+
+
+def _folder_meant(folder: str, asked: Sequence[Root], catalog: CatalogReader) -> str:
+    """Return the folder inside the roots that a path or a name means; "" for none.
+
+    Raises:
+        InvalidRequestError: several folders have the name; they are listed.
+    """
+    called = catalog.folders_called(spellings(folder), [root.root_id for root in asked], most=_CANDIDATES + 1)
     if len(called) > 1:
         more = " and more" if len(called) > _CANDIDATES else ""
         raise InvalidRequestError(
@@ -159,7 +186,7 @@ def _folder_meant(folder: str, filters: SearchFilters, corpora: Sequence[str], c
             hint="give the path of the one that is meant, from its root on",
             candidates=called[:_CANDIDATES],
         )
-    return called[0] if called else folder
+    return called[0] if called else ""
 
 
 def _taken(start: datetime | None, end: datetime | None) -> list[Between]:

@@ -11,9 +11,10 @@ from tests.support.catalogs import make_root, picture
 
 from lodestone.catalog.catalog import Catalog
 from lodestone.errors import InvalidRequestError
-from lodestone.query.filters import build_filter
+from lodestone.query.filters import build_filter, restriction
 from lodestone.sources.captions import CaptionTable
 from lodestone.sources.uris import composed, spellings
+from lodestone.store.base import MatchAny
 from lodestone.tags.service import tag_text
 from lodestone_schemas.api import SearchFilters
 
@@ -85,6 +86,41 @@ def test_several_folders_of_a_name_are_listed_and_one_at_the_top_is_meant(catalo
         folders(catalog, "Oslo")
     catalog.add_images([picture(root, "Norway/c.jpg")])
     assert folders(catalog, "Norway") == ("Norway",)
+
+
+@pytest.mark.parametrize("typed", ["2018/Norway", "Norway", "years/2018/Norway"])
+def test_a_folder_that_is_a_directory_of_its_own_is_found_by_its_former_path_and_name(catalog: Catalog, typed: str) -> None:
+    make_root(catalog, path="/years")
+    _, own = make_root(catalog, path="/years/2018/Norway")
+    make_root(catalog, path="/years/2018/Old Norway")
+    built, notes = restriction(SearchFilters(path_prefix=typed), catalog)
+    assert built is not None
+    assert built.must == (MatchAny("root", (own.root_id,)),)
+    assert notes == []
+    catalog.set_root(own.root_id, enabled=False)
+    _, notes = restriction(SearchFilters(path_prefix=typed), catalog)
+    assert notes == ["the directory 'Norway' is disabled and left out; see `lodestone directory list`"]
+
+
+def test_a_directory_inside_the_folder_is_told_of_unless_it_is_disabled(catalog: Catalog) -> None:
+    _, years = make_root(catalog, path="/years")
+    _, own = make_root(catalog, path="/years/2018/Norway")
+    catalog.add_images([picture(years, "2018/a.jpg"), picture(own, "b.jpg")])
+    built, notes = restriction(SearchFilters(path_prefix="2018"), catalog)
+    assert built is not None
+    assert built.must == (MatchAny("folders", ("2018",)),)
+    assert notes == ["the directory 'Norway' is inside '2018' and not searched with it; --root names it"]
+    assert restriction(SearchFilters(path_prefix="201"), catalog)[1] == []
+    assert restriction(SearchFilters(path_prefix="2018", roots=["years"]), catalog)[1] == []
+    catalog.set_root(own.root_id, enabled=False)
+    assert restriction(SearchFilters(path_prefix="2018"), catalog)[1] == []
+
+
+def test_a_folder_inside_comes_before_a_directory_of_the_name(catalog: Catalog) -> None:
+    _, years = make_root(catalog, path="/years")
+    make_root(catalog, path="/other/Norway")
+    catalog.add_images([picture(years, "2018/Norway/a.jpg")])
+    assert folders(catalog, "Norway") == ("2018/Norway",)
 
 
 def test_a_name_is_looked_for_in_the_roots_that_are_asked_for_and_not_among_gone_pictures(catalog: Catalog) -> None:
