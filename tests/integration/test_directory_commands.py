@@ -66,6 +66,9 @@ def test_a_folder_inside_a_directory_is_switched_off_and_removed_for_good(tmp_pa
     write_photo(tmp_path / "pictures" / "2018" / "a.jpg", seed=90)
     assert run(tmp_path, "index", tmp_path / "pictures").code == 0
     assert hits(tmp_path) == 3
+    asked = run(tmp_path, "directory", "remove", "pictures/2018")
+    assert asked.code == 2 and "Forget the pictures in '2018' of 'pictures'?" in asked.err
+    assert len(run(tmp_path, "directory", "list", "-o", "json").json) == 1, "a question that nobody answers changes nothing"
     off = run(tmp_path, "directory", "disable", tmp_path / "pictures" / "2018", "-o", "json")
     assert (off.code, off.json["name"], off.json["enabled"], off.json["images"]) == (0, "2018", False, 1), off.err
     assert hits(tmp_path) == 2

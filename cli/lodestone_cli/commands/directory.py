@@ -276,10 +276,12 @@ def remove(
     """Forget a directory: its vectors, thumbnails and catalog rows. The pictures themselves are not touched."""
     with CommandContext(home=home, profile=profile, output=output, purpose="lodestone directory remove", away=True) as context:
         context.require_home()
+        directory_id, folder = _found(context, directory, corpus)
+        if not yes:  # asked before a folder becomes a directory of its own: who declines has changed nothing
+            facts = _described(context, directory_id)
+            what = f"{facts['images']:,} pictures of" if folder is None else f"the pictures in {printable(folder)!r} of"
+            confirm(f"Forget {what} {printable(facts['name'])!r}? Your files stay where they are.")
         facts = _described(context, _directory_of(context, directory, corpus))
-        if not yes:
-            question = f"Forget {facts['images']:,} pictures of {printable(facts['name'])!r}? Your files stay where they are."
-            confirm(question)
         with shown_wait(context, f"forgetting {printable(facts['name'])}"):
             context.api.remove_directory(facts["directory_id"])
         removed = {"removed": facts["name"], "corpus": facts["corpus"], "path": facts.get("path"), "images": facts["images"]}
@@ -300,17 +302,29 @@ def _directory_of(context: CommandContext, named: str, corpus: str | None) -> st
         UnknownNameError, NotFoundError: there is no such directory, and no such folder with pictures in one.
         InvalidRequestError: there are several.
     """
-    from lodestone.errors import UnknownNameError
     from lodestone_schemas.directories import DirectorySplit
 
+    directory_id, folder = _found(context, named, corpus)
+    if folder is None:
+        return directory_id
+    return context.api.split_directory(directory_id, context.api_request(DirectorySplit, folder=folder)).directory_id
+
+
+def _found(context: CommandContext, named: str, corpus: str | None) -> tuple[str, str | None]:
+    """Return the id of the directory that is named, and None; or of the one around the folder that is named, and that folder.
+
+    Raises:
+        UnknownNameError, InvalidRequestError: as `_directory_of`.
+    """
+    from lodestone.errors import UnknownNameError
+
     try:
-        return context.locator.directory(named, corpus)
+        return context.locator.directory(named, corpus), None
     except UnknownNameError:
         inside = context.locator.folder_of_directory(named, corpus)
         if inside is None:
             raise
-    directory_id, folder = inside
-    return context.api.split_directory(directory_id, context.api_request(DirectorySplit, folder=folder)).directory_id
+    return inside
 
 
 def _switch(directory: str, corpus: str | None, *, home: Any, profile: Any, output: Output, **change: bool) -> None:  # noqa: ANN401 - Typer's
