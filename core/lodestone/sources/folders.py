@@ -16,7 +16,7 @@ import errno
 import os
 import stat
 from collections import deque
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from contextlib import closing
 from dataclasses import dataclass
 from itertools import islice
@@ -31,7 +31,8 @@ from lodestone.imaging.failures import unreadable
 from lodestone.sources.base import FoundFile, Inode, UnreadablePath
 from lodestone.sources.content import hash_file, hash_files
 from lodestone.sources.exclusion import Exclusion, FolderRules
-from lodestone.sources.file_kinds import PICTURES, UNKNOWN, kind_of_file, kind_of_name
+from lodestone.sources.file_kinds import PICTURES, UNKNOWN, is_picture_name, kind_of_file, kind_of_name
+from lodestone.sources.sidecars import SIDECAR_SUFFIXES
 from lodestone.sources.uris import uri_of
 
 __all__ = ["FoundFile", "Inode", "UnreadablePath", "discover", "hash_bytes", "hash_file", "hash_files"]
@@ -137,19 +138,22 @@ class _Walk:
     def _listed(self, folder: _Folder) -> Iterator[FoundFile | _Folder]:
         place = f"{self.prefix}/{folder.relative}".rstrip("/") if self.prefix else folder.relative
         rules: FolderRules | None = None
+        pictures: frozenset[str] = frozenset()
         for entry, names in _entries(folder, self.report, self.within):
             if rules is None:
                 rules = self.exclusion.of(place, names)
                 if rules.reason:
                     self.exclusion.counts[rules.reason] += 1
                     return
+                pictures = _pictures_of(names or ())
             if entry.name.startswith("."):
                 continue
             file_or_folder = self._looked_at(folder, entry)
             if file_or_folder is None:
                 continue
             if isinstance(file_or_folder, str):
-                self.exclusion.counts[file_or_folder] += 1
+                if not _is_beside(entry.name, pictures):  # what is read with its picture is not left out
+                    self.exclusion.counts[file_or_folder] += 1
                 continue
             inside = f"{place}/{entry.name}" if place else entry.name
             kind = self.exclusion.left_out(rules, inside, is_folder=isinstance(file_or_folder, _Folder))
@@ -170,6 +174,20 @@ class _Walk:
             if error.errno not in _NOT_THERE:
                 self.report(UnreadablePath(uri_of(relative), Path(path), error.strerror or str(error)))
             return None
+
+
+def _pictures_of(names: Iterable[str]) -> frozenset[str]:
+    """Return the names of the pictures among some names, whole and without their extensions."""
+    pictures = [name for name in names if is_picture_name(name)]
+    return frozenset((*pictures, *(os.path.splitext(name)[0] for name in pictures)))  # noqa: PTH122 - many files
+
+
+def _is_beside(name: str, pictures: Collection[str]) -> bool:
+    """Return whether a file has the name of a sidecar of one of the pictures: `a.txt`, `a.jpg.xmp`, `a.jpg.metadata.json`."""
+    stem, suffix = os.path.splitext(name)  # noqa: PTH122 - many files
+    if suffix.lower() not in SIDECAR_SUFFIXES:
+        return False
+    return stem in pictures or (suffix.lower() == ".json" and os.path.splitext(stem)[0] in pictures)  # noqa: PTH122
 
 
 def _entries(

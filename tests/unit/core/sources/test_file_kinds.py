@@ -54,6 +54,15 @@ def test_what_is_no_picture_is_counted_by_kind(tmp_path: Path) -> None:
     }
 
 
+def test_what_is_read_with_its_picture_is_not_counted_as_left_out(tmp_path: Path) -> None:
+    (tmp_path / "a.jpg").write_bytes(jpeg_bytes())
+    beside = ("a.txt", "a.jpg.txt", "a.XMP", "a.jpg.xmp", "a.jpg.json", "a.jpg.supplemental-metadata.json")
+    apart = ("b.txt", "a.jpg.old.xmp", "a.old.txt", "a.pdf", "a.aae", "b.json")
+    for name in (*beside, *apart):
+        (tmp_path / name).write_text("two dogs")
+    assert listed(tmp_path) == ({"a.jpg"}, {"texts": 2, "sidecars": 3, "documents": 1})
+
+
 def test_only_files_whose_names_say_nothing_are_opened(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("a.jpg", "b.mp4", "c.txt", "unknown", "left-out"):
         (tmp_path / name).write_bytes(jpeg_bytes())
