@@ -276,3 +276,38 @@ def test_a_file_that_is_gone_is_kept_as_long_as_it_may_come_back(tmp_path: Path)
         image = runtime.catalog.images([ids[f"{album.secret.name}/{path.name}"]])
         assert [one.state for one in image.values()] == [ImageState.ACTIVE]
         assert len(vectors_of(runtime, "bridge")) == 8
+
+
+def test_what_an_edited_picture_and_a_changed_caption_said_before_goes_with_the_run_that_notices(album: Album) -> None:
+    album.index(album.kept, album.secret)
+    wanted = album.needles()
+    vectors = album.kept_vectors()
+    for number in range(3):
+        write_photo(album.secret / f"{SECRET}_{number}.jpg", seed=700 + number)  # without place, camera, or description
+    (album.secret / f"{SECRET}_0.txt").unlink()
+    (album.secret / f"{SECRET}_1.txt").write_text("nothing to tell\n")
+    (album.secret / f"{SECRET}_2.txt").write_text("nothing to tell\n")
+    album.folder.joinpath("captions.csv").write_text(f"file,caption\n{SECRET}_0.jpg,replaced in the table\n")
+    album.index(album.secret)
+    album.runtime.close()
+    wanted = {name: needle for name, needle in wanted.items() if not name.startswith("id ") and needle != SECRET.encode()}
+    wanted |= needles(texts=[f"{SECRET}cam", f"{SECRET} described", f"a {SECRET} party", f"{SECRET} from the table"])
+    left = finds(album.home, wanted)
+    assert not left, "\n".join(left)
+    with open_runtime(album.folder) as runtime:
+        album.runtime = runtime
+        assert album.kept_vectors() == vectors
+
+
+def test_the_old_text_of_a_changed_caption_alone_goes_too(album: Album) -> None:
+    album.index(album.kept, album.secret)
+    ids = image_ids(album.runtime, "photos")
+    (album.secret / f"{SECRET}_0.txt").write_text("another text\n")
+    (album.secret / f"{SECRET}_1.txt").unlink()
+    album.index(album.secret)
+    assert image_ids(album.runtime, "photos") == ids
+    assert len(vectors_of(album.runtime, "bridge")) == 9
+    album.runtime.close()
+    left = finds(album.home, needles(texts=["party beside 0", "party beside 1"]))
+    assert not left, "\n".join(left)
+    assert finds(album.home, needles(texts=["party beside 2", "another text"]))

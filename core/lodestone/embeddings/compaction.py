@@ -18,7 +18,7 @@ from uuid import uuid4
 
 from lodestone.catalog.database.sql import chunks
 from lodestone.catalog.pictures.photo_facts import PHOTO_FACTS
-from lodestone.catalog.records import ImageRecord, ImageState, Receipt, RunState, SliceRecord
+from lodestone.catalog.records import CaptionRecord, ImageRecord, ImageState, Receipt, RunState, SliceRecord
 from lodestone.embeddings.corpus_records import FILE
 from lodestone.embeddings.slices import fingerprint, read_part, write_part
 from lodestone.embeddings.thumbnail_upkeep import drop_unneeded, sweep_packs
@@ -178,8 +178,13 @@ class Compactor:
         receipts: list[Receipt] = []
         if images:
             of_old = {old: self.catalog.receipts(old) for old in pictures}
+            captions = self.catalog.captions([image.image_id for image in images])
             for part in sorted(group[0].parts):
-                tables = [rows_of(read_part(self.area, of_old[old][part]), pictures[old]) for old in pictures if pictures[old]]
+                tables = [
+                    rows_of(read_part(self.area, of_old[old][part]), members, captions)
+                    for old, members in pictures.items()
+                    if members
+                ]
                 written = write_part(self.area, corpus_id, name, part, _joined(tables))
                 receipts.append(Receipt(slice_id, part, written.path, written.rows, written.size, written.checksum, 0.0))
             self._join_packs(PackName(corpus_id, name), group, pictures)
@@ -235,11 +240,16 @@ def unneeded_files(catalog: Catalog, area: FileArea, corpus_id: str) -> Iterator
                 yield stored.path
 
 
-def rows_of(table: pa.Table, images: Sequence[ImageRecord]) -> pa.Table:
+def rows_of(table: pa.Table, images: Sequence[ImageRecord], captions: Mapping[str, Sequence[CaptionRecord]]) -> pa.Table:
     """Return the rows of these pictures.
 
     Rows of the `meta` part get the picture's present uri, size and time, and what its header said since: the file may be older
-    than these columns.
+    than these columns. Captions that the pictures no longer have are left out of it.
+
+    Args:
+        table: The rows of a part.
+        images: The pictures.
+        captions: Image id -> the captions that each has now.
     """
     import pyarrow as pa
     import pyarrow.compute as pc
@@ -262,6 +272,11 @@ def rows_of(table: pa.Table, images: Sequence[ImageRecord]) -> pa.Table:
             getattr(image, name) if image.metadata_version > 0 else value for image, value in zip(current, before, strict=True)
         ]
     columns["decoded_share"] = [image.decoded_share for image in current]
+    present = {image.image_id: {(one.source, one.text) for one in captions.get(image.image_id, ())} for image in current}
+    columns["captions"] = [
+        [one for one in before or () if (one["source"], one["text"]) in present[image.image_id]]
+        for image, before in zip(current, kept.column("captions").to_pylist(), strict=True)
+    ]
     for name, values in columns.items():
         kept = _with_column(kept, META_SCHEMA.field(name), pa.array(values, META_SCHEMA.field(name).type))
     return kept.select([name for name in META_SCHEMA.names if name in kept.column_names])  # as in files that had them all

@@ -113,9 +113,10 @@ class Eraser:
         slice_id = str(uuid4())
         name = fingerprint([(image.image_id, image.hash) for image in images], f"erased {slice_id}")
         new = SliceRecord(slice_id, old.corpus_id, name, len(images), datetime.now(UTC))
+        captions = self.catalog.captions([image.image_id for image in images])
         receipts = []
         for part, receipt in sorted(self.catalog.receipts(old.slice_id).items()):
-            table = rows_of(read_part(self.area, receipt), images)
+            table = rows_of(read_part(self.area, receipt), images, captions)
             written = write_part(self.area, new.corpus_id, new.fingerprint, part, table)
             receipts.append(Receipt(slice_id, part, written.path, written.rows, written.size, written.checksum, 0.0))
         self._write_pack(old, new, images)

@@ -11,6 +11,7 @@ from sqlalchemy import Connection, Row, bindparam, delete, insert, select
 from lodestone.catalog import tables
 from lodestone.catalog.database.engine import CatalogBase
 from lodestone.catalog.database.sql import PAGE, chunks
+from lodestone.catalog.pictures.deletions import mark_erased
 from lodestone.catalog.records import CaptionRecord, ImageState
 from lodestone.catalog.use.tags import queue
 
@@ -85,7 +86,8 @@ def replace_captions(
 ) -> None:
     """Replace the captions of pictures that come from some sources; captions that stay as they are are not written.
 
-    Pictures whose captions change are put into the outbox of tags.
+    Pictures whose captions change are put into the outbox of tags. Slices of pictures that lose a caption are listed for
+    erasure: their files hold its text.
 
     Args:
         connection: The transaction.
@@ -105,6 +107,7 @@ def replace_captions(
         for image_id, source, position, text in connection.execute(query):
             former.setdefault(image_id, []).append((source, position, text))
     changed = [image_id for image_id, rows in wanted.items() if sorted(rows) != sorted(former.get(image_id, []))]
+    mark_erased(connection, [image_id for image_id in changed if not {*former.get(image_id, ())} <= {*wanted[image_id]}])
     for chunk in chunks(image_id for image_id in changed if image_id in former):
         connection.execute(delete(table).where(table.c.image_id.in_(chunk), table.c.source.in_(sources)))
     rows = [

@@ -238,7 +238,8 @@ class ImageRows(CatalogBase):
         Args:
             records: Pictures as they are now.
             gone: Ids of other pictures, which are marked gone before; unknown ones are ignored.
-            edited: Ids of those of the pictures that have other content and so leave their groups of copies.
+            edited: Ids of those of the pictures that have other content: they leave their groups of copies, and their slices
+                are listed for erasure.
             columns: Those that may have changed; the others are not written, which saves the work on their indexes.
 
         Raises:
@@ -253,6 +254,7 @@ class ImageRows(CatalogBase):
             mark_images_gone(connection, gone)
             for chunk in chunks(altered):
                 connection.execute(delete(tables.duplicates).where(tables.duplicates.c.image_id.in_(chunk)))
+            mark_erased(connection, altered)  # their slices say what was in them before
             if not records:
                 return
             before = _states(connection, [record.image_id for record in records])
