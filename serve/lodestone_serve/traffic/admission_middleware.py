@@ -40,8 +40,9 @@ def priority_of(headers: Headers) -> Priority:
 class Admitted:
     """Middleware in which a route that runs a query has a place from before its body is read until its answer has been sent.
 
-    It puts `admission` into the state of every request, and `ticket` into that of queries. Of large bodies, such as pictures,
-    at most as many are read at once as there are slots.
+    It puts `admission` into the state of every request, and `ticket` into that of queries. Large bodies, such as pictures, take
+    all slots but one at most, from before they are read: pictures that wait for memory would keep words out until their
+    deadline.
 
     Args:
         app: The application that answers.
@@ -67,7 +68,7 @@ class Admitted:
         headers = Headers(scope=scope)
         upload = policy.body.pace is BodyPace.LARGE and is_large(headers)
         try:
-            if upload and self._uploading >= self._admission.slots:
+            if upload and self._uploading >= max(self._admission.slots - 1, 1):
                 raise self._admission.refusal(
                     f"{self._uploading} pictures are being read or searched by, as many as there may be"
                 )

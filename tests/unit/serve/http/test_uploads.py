@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import io
 import zipfile
 from collections.abc import AsyncIterator
@@ -127,3 +128,38 @@ async def test_many_parts_and_fields_are_refused(http: httpx.AsyncClient, servic
     )
     assert 400 <= long.status_code < 500, long.text
     assert services.sizes == []
+
+
+class Waiting(FakeServices):
+    """Holds searches by picture until they are let go."""
+
+    def __init__(self, folder: Path) -> None:
+        super().__init__(folder)
+        self.go = asyncio.Event()
+        self.begun = asyncio.Semaphore(0)
+
+    async def by_picture(
+        self, picture: bytes, options: SearchOptions, *, request_context: RequestContext = NOW
+    ) -> SearchResponse:
+        self.begun.release()
+        await self.go.wait()
+        return self.response("picture")
+
+
+@pytest.mark.parametrize(("slots", "uploads"), [(3, 2), (2, 1), (1, 1)])
+async def test_large_uploads_leave_a_slot_for_words(tmp_path: Path, slots: int, uploads: int) -> None:
+    services = Waiting(tmp_path)
+    settings = ServeSettings.model_validate({"max_ongoing": slots, "max_queued": 8, "load": {"adaptive": False}})
+    app = create_app(services, settings=settings, token="t")
+    large = {"image": ("a.png", bytes(100_000), "image/png")}
+    async with httpx.AsyncClient(transport=httpx.ASGITransport(app=app), base_url="http://127.0.0.1") as client:
+        held = [asyncio.create_task(client.post("/v1/search/image", files=large)) for _ in range(uploads)]
+        for _ in held:
+            await services.begun.acquire()
+        refused = await client.post("/v1/search/image", files=large)
+        assert (refused.status_code, refused.json()["code"]) == (429, "overloaded"), refused.text
+        if slots > 1:  # a single slot serves whoever came first
+            words = await asyncio.wait_for(client.post("/v1/search", json={"query": "dots"}), 5)
+            assert words.status_code == 200, words.text
+        services.go.set()
+        assert [answer.status_code for answer in await asyncio.gather(*held)] == [200] * uploads
