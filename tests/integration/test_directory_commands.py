@@ -76,6 +76,7 @@ def test_a_folder_inside_a_directory_is_switched_off_and_removed_for_good(tmp_pa
     assert hits(tmp_path) == 3
     removed = run(tmp_path, "directory", "remove", "2018", "--yes")
     assert removed.code == 0, removed.err
+    assert "lodestone directory exclude pictures --remove /2018/" in " ".join(removed.out.split())
     again = run(tmp_path, "index", tmp_path / "pictures", "-o", "json")
     assert (again.json["images"], again.json["left_out"]) == (2, {"matches of patterns": 1})
     write_photo(tmp_path / "pictures" / "2019" / "b.jpg", seed=91)

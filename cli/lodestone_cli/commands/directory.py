@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from datetime import datetime
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
@@ -290,9 +291,25 @@ def remove(
         def human(console: Console) -> None:
             line = f"forgot {facts['name']} ({facts['images']:,} pictures); the files themselves were not touched"
             console.print(printable(line), markup=False)
+            for around in _around(context, facts):
+                again = shlex.join(["lodestone", "directory", "exclude", around["name"], "--remove", around["exclude"][-1]])
+                line = f"{around['name']} leaves the folder out from now on; to have it found again: {again}"
+                console.print(printable(line), markup=False)
             print_remains(console, removed)
 
         context.emit(removed, human)
+
+
+def _around(context: CommandContext, removed: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """Return the directories of the corpus around one that was removed, which have a pattern for it since."""
+    place = removed.get("path", "")
+    return [
+        directory
+        for directory in _listed(context)
+        if directory["corpus"] == removed["corpus"]
+        and directory["exclude"]
+        and place.startswith(f"{directory.get('path', place)}/")
+    ]
 
 
 def _directory_of(context: CommandContext, named: str, corpus: str | None) -> str:
