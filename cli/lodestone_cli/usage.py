@@ -11,8 +11,8 @@ import typer
 from typer.core import TyperGroup
 
 DESTRUCTIVE: Final = frozenset({
-    "remove", "revoke", "rotate", "prune", "restore", "rebuild", "compact", "reset", "undo", "unset", "swap", "order", "import",
-    "cancel", "--yes", "-y", "--repair", "--force", "--off", "--overwrite", "--local",
+    "remove", "forget", "revoke", "rotate", "prune", "restore", "rebuild", "compact", "reset", "undo", "unset", "swap", "order",
+    "import", "cancel", "--yes", "-y", "--repair", "--force", "--off", "--overwrite", "--local",
 })  # fmt: skip
 """Commands of all groups, and options, that take something away or replace it: none of them is ever suggested."""
 

@@ -81,7 +81,6 @@ def test_an_outcome_fills_the_pictures_the_attempt_and_the_receipts(catalog: Cat
         "taken_subsec_ms": 7,
         "camera_make": "Ihagee",
         "camera_model": "Exakta Ω",
-        "decoded_share": 0.75,
         "taken_precision": "second",
         "taken_source": "xmp",
         "taken_zone": "stated",

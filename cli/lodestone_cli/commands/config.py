@@ -87,7 +87,7 @@ _NameArgument = Annotated[
 @app.command("set")
 def set_(
     name: _NameArgument,
-    value: Annotated[str, typer.Argument(help="Its value as in the file: 4, true, \\[1, 2], a text.", show_default=False)],
+    value: Annotated[str, typer.Argument(help="Its value as in the file: a number, true, a list, a text.", show_default=False)],
     home: HomeOption = None,
     output: OutputOption = Output.HUMAN,
 ) -> None:

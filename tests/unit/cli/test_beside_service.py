@@ -42,7 +42,7 @@ def served(tmp_path: Path) -> Iterator[Path]:
         (("search", "dogs", "--local"), "leave --local out"),
         (("index", ".", "--local"), "leave --local out"),
         (("train", "bridge", "--corpus", "default", "--local"), "leave --local out"),
-        (("duplicates", "find"), "stop the service"),
+        (("verify", "--repair"), "stop the service"),
     ],
 )
 def test_a_command_that_needs_the_store_says_at_once_that_the_service_owns_it(

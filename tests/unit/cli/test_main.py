@@ -80,7 +80,7 @@ def test_a_usage_hint_names_the_command_that_was_typed(arguments: tuple[str, ...
     ("line", "sentence"),
     [
         ("search", "say what to look for, in words or by a picture: two dogs on a beach, or --like photo.jpg"),
-        ("similar", "IMAGE is missing: a picture file, or the id of an indexed picture"),
+        ("similar", "IMAGE is missing: a picture file, or the name or id of an indexed one"),
         ("eval must", "DATASET is missing: "),
         ("search dogs -o xml", "--output is human, json or yaml, not 'xml'"),
         ("search dogs --pictures ascii", "--pictures is auto, kitty, sixel, iterm2, blocks or none, not 'ascii'"),
