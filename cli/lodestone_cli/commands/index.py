@@ -112,7 +112,7 @@ def index(
         from lodestone_jobs.index import run_index
 
         context.require_store()
-        meant = corpus or _corpus_meant(context, [] if resume or not paths else _named(paths))
+        meant = _corpus_meant(context, [] if resume or not paths else _named(paths)) if corpus is None else corpus
         if retry_failed and not paths and not resume:
             paths = _folders_of_failures(context, meant)
         with (
