@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -9,7 +10,15 @@ from typing import Any
 import pytest
 from tests.support.browser import PHONE, inaccessible, page_of, until
 from tests.support.homes import home_settings
-from tests.support.search_page import TILES, TOAST, finished, part_labels, search, shared_browser  # noqa: F401 - a fixture
+from tests.support.search_page import (  # noqa: F401 - a fixture
+    TILES,
+    TOAST,
+    finished,
+    long_press,
+    part_labels,
+    search,
+    shared_browser,
+)
 from tests.support.served import Served, served_here
 
 from lodestone_cli.demo.pictures import write_pictures
@@ -47,7 +56,10 @@ def test_a_visit(browser: Any, demonstration: Served, device: dict[str, Any], tm
         assert inaccessible(page) == []
 
         search(page, "a cat")  # guides are drawings whose names fit
-        page.get_by_role("region", name="Your pictures that guide the search").wait_for()
+        if device:  # pictures come first on a phone: guides are folded behind a button
+            page.get_by_role("button", name=re.compile("^From your pictures")).wait_for()
+        else:
+            page.get_by_role("region", name="Your pictures that guide the search").wait_for()
         assert inaccessible(page) == []
 
         page.locator(f"{TILES} .open").nth(3).click()
@@ -80,7 +92,10 @@ def test_a_visit(browser: Any, demonstration: Served, device: dict[str, Any], tm
         page.get_by_role("button", name="Undo").first.click()
         finished(page)
 
-        page.locator(".tile .check").first.click()
+        if device:
+            long_press(page, page.locator('[data-index="0"] .open'))
+        else:
+            page.locator(".tile .check").first.click()
         with page.expect_download() as download:
             page.get_by_role("button", name="Paths", exact=True).click()
         download.value.save_as(tmp_path / "paths.txt")
