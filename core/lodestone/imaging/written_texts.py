@@ -6,6 +6,7 @@ What a camera or a program writes by itself into the same places ("OLYMPUS DIGIT
 from __future__ import annotations
 
 import re
+import string
 from collections.abc import Iterable, Iterator
 from enum import StrEnum
 from typing import Final
@@ -66,7 +67,7 @@ def written_texts(embedded: EmbeddedMetadata) -> Iterator[tuple[str, TextPlace]]
         (_comments(embedded), TextPlace.COMMENT),
     ):
         for text in texts:
-            if not is_noise(text):
+            if not is_noise(text) and (place is not TextPlace.COMMENT or _has_word(text)):
                 yield text, place
     keywords = joined_keywords((*xmp_keywords(embedded), *iptc_keywords(embedded), *_exif_keywords(embedded)))
     if keywords:
@@ -86,6 +87,11 @@ def is_noise(text: str) -> bool:
     """Return whether a camera or a program wrote the text by itself, or it has no letter and no number."""
     text = text.strip("\0 \r\n\t")
     return _NOISE.fullmatch(text) is not None or not any(char.isalnum() for char in text)
+
+
+def _has_word(text: str) -> bool:
+    """Return whether a part of the text is letters alone: programs write numbers and versions ("cmp3.10.3.2Lq3 0x756ffbf7")."""
+    return any(word.strip(string.punctuation).isalpha() for word in text.split())
 
 
 def _exif_texts(embedded: EmbeddedMetadata) -> Iterator[str]:

@@ -34,6 +34,9 @@ def _sets(*sets):
         ({"photo": {0x9286: b"JIS\0\0\0\0\0" + "猫".encode("iso2022_jp")}}, [("猫", "exif")]),
         ({"photo": {0x9286: b"written without a code"}}, [("written without a code", "exif")]),
         ({"texts": {"comment": "Öl".encode("mac_roman"), "Title": "a"}}, [("a", "comment"), ("Öl", "comment")]),
+        ({"texts": {"comment": b"cmp3.10.3.2Lq3 0x756ffbf7\0"}}, []),  # what a program says of itself
+        ({"texts": {"comment": b"80-90 4:2:0", "Title": "Rome, 1987"}}, [("Rome, 1987", "comment")]),
+        ({"base": {270: "1987"}}, [("1987", "exif")]),
         (
             {"iptc": _sets(((2, 0), b"\0\2"), ((2, 5), b"heading"), ((2, 120), b"told"))},
             [("told", "iptc"), ("heading", "iptc")],
