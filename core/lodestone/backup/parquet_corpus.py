@@ -172,7 +172,8 @@ class ParquetCorpus:
                 owner.captions, owner.age = _given(receipt, owner.slice_id), self._age(path)
         for one in self.slices:
             texts = [(member, "") for member in one.members]
-            names = (fingerprint(texts, one.fingerprint), fingerprint(texts, f"{one.fingerprint}+"))
+            # A slice that was rewritten has the file of its captions under its own name.
+            names = (fingerprint(texts, one.fingerprint), fingerprint(texts, f"{one.fingerprint}+"), one.fingerprint)
             name = next((name for name in names if name in empty), None) if one.captions is None else None
             if name is not None:
                 one.captions = find_part(self.area, self.corpus_id, name, empty[name], slice_id=one.slice_id)
