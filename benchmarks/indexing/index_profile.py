@@ -42,7 +42,7 @@ _MODELS: Final = {
 }
 JOB: Final[Mapping[str, tuple[str, ...]]] = {
     "list and compare": ("lodestone.indexing.scan.changes:ChangeFinder.update",),
-    "read and hash, to compare": ("lodestone.sources.reading:hash_file",),
+    "read and hash, to compare": ("lodestone.sources.content:hash_file",),
     "plan slices": ("lodestone.indexing.run.index_run:plan_slices",),
     "read": ("lodestone.sources.reading:_read_file",),
     "hash": ("lodestone.sources.reading:hash_bytes",),

@@ -37,6 +37,7 @@ BODIES: dict[tuple[str, str], dict[str, Any]] = {
     ("patch", "/v1/directories/{directory_id}"): {"enabled": False},
     ("patch", "/v1/corpora/{name}"): {"name": "renamed"},
     ("post", "/v1/directories/{directory_id}/relocate"): {"path": "{path}"},
+    ("post", "/v1/directories/{directory_id}/split"): {"folder": "2018"},
     ("post", "/v1/embeddings"): {"model": "bridge", "input": ["a boat"]},
     ("post", "/v1/images/generations"): {"prompt": "a boat"},
     ("post", "/v1/internal/duplicates"): {"corpus": "{name}"},

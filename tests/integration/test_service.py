@@ -212,7 +212,7 @@ def test_health_readiness_status_and_metrics_are_told(http: httpx.Client, servic
     assert http.get("/healthz").json()["status"] == "ok"
     status = http.get("/readyz").json()
     assert (status["ready"], status["images"]) == (True, 60)
-    assert set(status["checks"]) == {"models", "store", "catalog"}
+    assert set(status["checks"]) == {"models", "store", "catalog", "home"}
     with service.client() as client:
         assert client.status().ready
     http.post("/v1/search", json={"query": "a cat"})

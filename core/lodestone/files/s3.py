@@ -29,7 +29,7 @@ _ANSWER_SECONDS: Final = 60.0
 _ATTEMPTS: Final = 4
 _NAMES: Final = 1000  # names in a page: the largest number that S3 returns
 _ALWAYS: Final = frozenset({"Name", "KeyCount", "IsTruncated"})  # every listing has at least one, even of an empty bucket
-_NO_CREDENTIALS: Final = "; asked without a signature: unable to locate credentials"
+_NO_CREDENTIALS: Final = "; asked without signing, unable to locate credentials"
 # Options that both libraries understand alike. URLs with others are listed by pyarrow: reading and listing never differ.
 _SHARED: Final = frozenset({"region", "endpoint_override", "scheme", "anonymous"})
 

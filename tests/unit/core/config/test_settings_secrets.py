@@ -150,6 +150,7 @@ def test_config_show_hides_what_is_secret_and_nothing_else(tmp_path: Path, monke
         encoding="utf-8",
     )
     monkeypatch.setenv("LODESTONE_HOME", str(tmp_path))
+    monkeypatch.setenv("COLUMNS", "400")
     for arguments in (["show"], ["show", "-o", "json"], ["show", "generators"]):
         result = CliRunner().invoke(app, arguments)
         assert result.exit_code == 0, result.output

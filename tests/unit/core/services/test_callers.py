@@ -28,6 +28,7 @@ from lodestone.services.tags import TagFilters
 from lodestone.services.use_cases import Services, make_services
 from lodestone_schemas.access import KeyRequest, KeyRotation, Scope
 from lodestone_schemas.api import (
+    BrowseRequest,
     FeedbackRequest,
     PathsRequest,
     SearchFilters,
@@ -39,6 +40,7 @@ from lodestone_schemas.api import (
 from lodestone_schemas.directories import DirectoryChange, DirectoryRelocation, DirectoryRequest, DirectorySplit, JobInfo
 from lodestone_schemas.openai import DrawingRequest
 from lodestone_schemas.swaps import ShadowRequest
+from lodestone_schemas.syncing import DuplicatesRequest, VerifyRequest
 
 OWNER = Caller.named(f"key:{OTHER}", HOLDER, frozenset({OTHER}))
 STRANGER = Caller.named(f"key:{OWN}", HOLDER, frozenset({OWN}))
@@ -126,6 +128,7 @@ CASES: dict[str, Case] = {
     "learning.trust_events": Case(Gets.REFUSAL, lambda s, _, c: s.learning.trust_events(None, PAGE, c)),
     "learning.generators": Case(Gets.NOTHING, lambda s, _, c: s.learning.generators(c)),
     "tags.page": Case(Gets.UNKNOWN, lambda s, i, c: s.tags.page(TagFilters(corpus=i.corpus), PAGE, c)),
+    "tags.texts": Case(Gets.NOTHING, lambda s, _, c: s.tags.texts(None, 10, c)),
     "tags.add": Case(Gets.UNKNOWN, lambda s, i, c: s.tags.add(TagRequest(image_ids=[i.image], text="a boat"), c)),
     "tags.remove": Case(Gets.UNKNOWN, lambda s, i, c: s.tags.remove(i.tag, c)),
     "learning.withdraw": Case(
@@ -133,10 +136,15 @@ CASES: dict[str, Case] = {
     ),
     "pictures.image": Case(Gets.UNKNOWN, lambda s, i, c: s.pictures.image(i.image, c)),
     "pictures.page": Case(Gets.UNKNOWN, lambda s, i, c: s.pictures.page(i.corpus, PAGE, c)),
+    "pictures.browse": Case(
+        Gets.UNKNOWN, lambda s, i, c: s.pictures.browse(BrowseRequest(filters=SearchFilters(corpora=[i.corpus])), c)
+    ),
+    "pictures.remove": Case(Gets.UNKNOWN, lambda s, i, c: s.pictures.remove(i.image, c)),
     "pictures.content": Case(Gets.UNKNOWN, lambda s, i, c: s.pictures.content(i.image, c)),
     "pictures.thumbnail": Case(Gets.UNKNOWN, lambda s, i, c: s.pictures.thumbnail(i.image, c)),
     "pictures.paths": Case(Gets.REFUSAL, lambda s, i, c: s.pictures.paths(PathsRequest(image_ids=[i.image]), c)),
     "corpora.page": Case(Gets.NOTHING, lambda s, _, c: s.corpora.page(PAGE, c)),
+    "corpora.rename": Case(Gets.UNKNOWN, lambda s, i, c: s.corpora.rename(i.corpus, "renamed", c)),
     "corpora.remove": Case(Gets.UNKNOWN, lambda s, i, c: s.corpora.remove(i.corpus, c)),
     "directories.page": Case(Gets.NOTHING, lambda s, _, c: s.directories.page(PAGE, c)),
     "directories.get": Case(Gets.UNKNOWN, lambda s, i, c: s.directories.get(i.directory, c)),
@@ -172,6 +180,8 @@ CASES: dict[str, Case] = {
     "operations.facts": Case(Gets.REFUSAL, lambda s, _, c: s.operations.facts(c)),
     "operations.shadow": Case(Gets.REFUSAL, lambda s, _, c: s.operations.shadow(ShadowRequest(space="bridge"), c)),
     "operations.sync": Case(Gets.REFUSAL, lambda s, _, c: s.operations.sync(SyncRequest(), c)),
+    "operations.find_duplicates": Case(Gets.REFUSAL, lambda s, _, c: s.operations.find_duplicates(DuplicatesRequest(), c)),
+    "operations.verify": Case(Gets.REFUSAL, lambda s, _, c: s.operations.verify(VerifyRequest(), c)),
     "writes.claim": Case(Gets.REFUSAL, lambda s, _, c: s.writes.claim(WriteKey("", "k", "f"), c)),
     "writes.answer": Case(Gets.REFUSAL, lambda s, _, c: s.writes.answer(WriteKey("", "k", "f"), c, status=200, body=b"")),
     "writes.forget": Case(Gets.REFUSAL, lambda s, _, c: s.writes.forget(WriteKey("", "k", "f"), c)),
@@ -288,7 +298,15 @@ def test_what_works_on_the_whole_home_is_refused_to_who_sees_a_part(home: Home, 
 
 
 # What removes ends the fixture, and no picture of it lies in a folder that could be split off.
-NOT_ASKED = {"corpora.remove", "directories.remove", "directories.split", "queries.guide_picture", "tags.remove"}
+NOT_ASKED = {
+    "corpora.remove",
+    "corpora.rename",
+    "pictures.remove",
+    "directories.remove",
+    "directories.split",
+    "queries.guide_picture",
+    "tags.remove",
+}
 OWNERS_SEE = sorted({*_of(Gets.UNKNOWN)} - NOT_ASKED)
 
 
