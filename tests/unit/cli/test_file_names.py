@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import os
 import subprocess
+from pathlib import Path
 
 import pytest
 
 from lodestone.sources.uris import uri_of
-from lodestone_cli.file_names import name_of, path_fields, shown_name
+from lodestone_cli.file_names import brief_path, name_of, path_fields, shown_name
 
 ODD = [b"two\nlines.jpg", b"caf\xe9.jpg", b"\x1b[31mred.jpg", "it's\tback\\slash \u202egpj.exe".encode()]
 
@@ -36,3 +37,25 @@ def test_programs_get_the_name_whole_whatever_its_encoding() -> None:
 def test_the_name_on_disk_is_shown_and_not_its_encoding(name: bytes) -> None:
     if b"/" not in name:
         assert os.fsencode(name_of(uri_of(os.fsdecode(name)))) == name
+
+
+@pytest.mark.parametrize(
+    ("path", "brief"),
+    [
+        ("here/2024/a b.jpg", "2024/a b.jpg"),  # below the working folder: any name
+        ("a.jpg", "~/a.jpg"),
+        ("2024/a.jpg", "~/2024/a.jpg"),
+        ("a b.jpg", None),  # in quotes a shell would not read `~`
+        ("../elsewhere/a.jpg", None),
+    ],
+)
+def test_a_path_is_shown_as_it_may_be_typed_here(
+    path: str, brief: str | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    own = tmp_path / "own"
+    (own / "here").mkdir(parents=True)
+    monkeypatch.setenv("HOME", str(own))
+    monkeypatch.chdir(own / "here")
+    whole = str(tmp_path / "elsewhere" / "a.jpg") if path.startswith("..") else str(own / path)
+
+    assert brief_path(whole) == (whole if brief is None else brief)
