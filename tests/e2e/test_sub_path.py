@@ -12,7 +12,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 import pytest
-from tests.support.browser import page_of
+from tests.support.browser import page_of, until
 from tests.support.home import settings_for
 from tests.support.search_page import TILES, captioned_pictures, search, shared_browser  # noqa: F401 - a fixture
 from tests.support.served import served_here
@@ -82,7 +82,8 @@ def test_the_page_finds_shows_and_links_pictures_under_a_path(browser: Any, site
         page.on("request", lambda request: asked.append(request.url))
         page.goto(site)
         search(page, "a cup of coffee")
-        assert page.evaluate("() => [...document.querySelectorAll('.grid img')].every((image) => image.naturalWidth > 0)")
+        # Pictures come after the tiles, and only those near the screen are loaded at all.
+        until(page, "document.querySelector('.grid img').naturalWidth > 0")
         page.locator(f"{TILES} .open").first.click()
         page.get_by_role("dialog").wait_for()
         page.goto(f"{site}manage")
