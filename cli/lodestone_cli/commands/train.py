@@ -215,9 +215,10 @@ def _print(console: Console, report: RetrainReport) -> None:
     console.print(f"learnt from {training.texts:,} captions of {training.pictures:,} pictures in {training.seconds:.0f} s")
     if training.after is not None:
         before = "" if training.before is None else f"{training.before:.2f} -> "
+        held_out = f"{training.queries:,} held-out captions"
+        captions = f"{training.queries:,} captions that both bridges learnt" if training.remembered else held_out
         console.print(
-            f"of {training.queries:,} held-out captions, right in the first ten among {training.gallery:,} pictures: "
-            f"{before}[bold]{training.after:.2f}[/]"
+            f"of {captions}, right in the first ten among {training.gallery:,} pictures: {before}[bold]{training.after:.2f}[/]"
         )
     if report.skipped:
         console.print(f"[yellow]{report.skipped:,} pictures with captions could not be used[/]")

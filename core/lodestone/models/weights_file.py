@@ -19,7 +19,7 @@ from lodestone.errors import ConfigurationError
 AGAIN: Final = "train it again: lodestone train bridge"
 _LONGEST_HEADER: Final = 1 << 20  # bytes; a longer one is damage
 
-Arrays = Mapping[str, NDArray[np.float16]]
+Arrays = Mapping[str, NDArray[Any]]
 
 
 @dataclass(frozen=True, slots=True)

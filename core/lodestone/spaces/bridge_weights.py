@@ -40,12 +40,14 @@ from lodestone.spaces.bridge_arrays import (
     standardised,
     unit,
 )
+from lodestone.spaces.sketches import Sketches, no_sketches, recognised, sketches_of
 
 FILE: Final = WeightsFile("bridge", format=1)
 HUB_NEIGHBOURS: Final = 10  # nearest texts over which a picture's closeness is averaged
 HUB_SHARE: Final = 0.3  # share of the closeness that is subtracted; both were chosen on the validation part (docs/quality.md)
+_SEEN: Final = "seen"  # the one array of bytes; files that were written before it lack it
 # Vectors do not depend on these arrays, which are used by updates only.
-_FOR_UPDATES: Final = ("statistics.", "residual", "rehearsal.picture", "rehearsal.text_spread", "rehearsal.counts")
+_FOR_UPDATES: Final = ("statistics.", "residual", "rehearsal.picture", "rehearsal.text_spread", "rehearsal.counts", _SEEN)
 
 
 @dataclass(frozen=True)
@@ -66,6 +68,7 @@ class BridgeWeights:
         backbones: Names of the backbones whose features it reads.
         text_encoder: Name of the text encoder whose vectors it reads.
         classifiers: Names of the backbones whose class probabilities it reads.
+        seen: (n, 8) sketches of the pictures that it was trained on (spaces/sketches.py); none where the file lacks them.
     """
 
     mean: Array
@@ -86,6 +89,7 @@ class BridgeWeights:
     backbones: tuple[str, ...] = BACKBONES
     text_encoder: str = TEXT_ENCODER
     classifiers: tuple[str, ...] = BACKBONES
+    seen: Sketches = field(default_factory=no_sketches)
 
     @property
     def inputs(self) -> BridgeInputs:
@@ -145,6 +149,10 @@ class BridgeWeights:
         joint = self.join(self.text_parts(encoded))
         return unit(np.hstack([joint, np.full((len(joint), 1), -1, np.float32), np.zeros((len(joint), 1), np.float32)]))
 
+    def has_seen(self, outputs: BackboneOutputs) -> NDArray[np.bool_]:
+        """Return which of n pictures it was trained on, or on copies of: (n,) bool."""
+        return recognised(sketches_of(self.components(outputs)), self.seen)
+
     def familiarity(self, encoded: Array) -> Array:
         """Return how well known texts are: (n, d) text vectors -> (n,) highest cosine to the mean text of a training group."""
         similarity: Array = (encoded @ self._familiar.T).max(1)
@@ -162,7 +170,7 @@ class BridgeWeights:
         """
         return self._version_of(self._arrays())
 
-    def _version_of(self, arrays: Mapping[str, NDArray[np.float16]]) -> str:
+    def _version_of(self, arrays: Mapping[str, NDArray[Any]]) -> str:
         parameters = [FILE.format, HUB_NEIGHBOURS, HUB_SHARE, *self._parameters().values()]
         return digest_of(parameters, arrays, except_for=_FOR_UPDATES)
 
@@ -198,7 +206,7 @@ class BridgeWeights:
 
     @classmethod
     def _from_arrays(cls, stored: Mapping[str, NDArray[Any]], header: Mapping[str, Any]) -> BridgeWeights:
-        arrays = {name: array.astype(np.float32) for name, array in stored.items()}
+        arrays = {name: array.astype(np.float32) for name, array in stored.items() if name != _SEEN}
 
         def group(prefix: str) -> dict[str, Array]:
             return {n.removeprefix(prefix): a for n, a in arrays.items() if n.startswith(prefix)}
@@ -222,9 +230,12 @@ class BridgeWeights:
                 classifiers=reads.classifiers,
                 query_weights=header["query_weights"],
                 provenance=header["provenance"],
+                seen=stored[_SEEN].astype(np.uint8) if _SEEN in stored else no_sketches(),
             )
             # The arrays are hashed as they were read, instead of being converted back for it.
-            weights.__dict__["version"] = weights._version_of({n: np.asarray(a, np.float16) for n, a in stored.items()})
+            weights.__dict__["version"] = weights._version_of(
+                {n: np.asarray(a, np.float16) for n, a in stored.items() if n != _SEEN}
+            )
             return weights
         except (KeyError, TypeError, ValueError) as error:  # the arrays of another layout under the same format number
             raise FILE.other_arrays(error) from error
@@ -256,8 +267,11 @@ class BridgeWeights:
             parameters["classifiers"] = list(self.classifiers)
         return parameters
 
-    def _arrays(self) -> dict[str, NDArray[np.float16]]:
-        """Return all arrays of the file in half precision; sums become means, which fit its range."""
+    def _arrays(self) -> dict[str, NDArray[Any]]:
+        """Return all arrays of the file, sketches as bytes and the others in half precision.
+
+        Sums become means, which fit its range.
+        """
         flat: dict[str, Array] = {name: getattr(self, name) for name in _PLAIN}
         for prefix, towers in (("picture", self.picture), ("text", self.text)):
             for i, tower in enumerate(towers):
@@ -268,7 +282,8 @@ class BridgeWeights:
             np.triu_indices(len(self.statistics.gram))
         ]
         flat["statistics.cross"] = self.statistics.cross / weight
-        return {name: np.ascontiguousarray(array, np.float16) for name, array in flat.items()}
+        halves: dict[str, NDArray[Any]] = {name: np.ascontiguousarray(array, np.float16) for name, array in flat.items()}
+        return halves | ({_SEEN: self.seen} if len(self.seen) else {})
 
 
 def inputs_of(header: Mapping[str, Any]) -> BridgeInputs:

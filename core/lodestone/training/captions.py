@@ -1,8 +1,11 @@
 """Training on captions with a measurement on held-out pictures.
 
-The held-out tenth of the captioned pictures is chosen by their outputs' hash, so that it does not depend on their order. The
-figure is whether each held-out caption finds its picture among all captioned ones, by the bridge alone, before and after. Then
-the bridge is trained once more on all of them, so the figure belongs to a bridge that saw nine tenths.
+The held-out tenth of the captioned pictures is chosen by their outputs' hash, so that it does not depend on their order, from
+those that the bridge before was not trained on: of the others it would remember the captions. The figure is whether each
+held-out caption finds its picture among all captioned ones, by the bridge alone, before and after. Then the bridge is trained
+once more on all of them, so the figure belongs to a bridge that saw nine tenths. Where the bridge before knows nearly all
+pictures, no fair tenth is left: then both bridges are measured on what both were trained on, and a difference within chance
+counts as none.
 """
 
 from __future__ import annotations
@@ -27,6 +30,7 @@ HELD_OUT_SHARE: Final = 0.1
 FEWEST_HELD_OUT: Final = 10  # with fewer held-out pictures the figure would be chance
 FEWEST_MEASURED: Final = 100  # captioned pictures from which on a training is measured
 _DEPTH: Final = 10
+_NORMAL_95: Final = 1.96  # standard errors to either side
 
 
 def fit_bridge(
@@ -60,20 +64,24 @@ def fit_bridge(
 
     Returns:
         The weights trained on all pairs, and the report with the held-out figures (None where fewer than `FEWEST_MEASURED`
-        pictures have captions). Where the figure is worse than that of the rival, the weights are those of the measurement:
-        nobody needs better ones.
+        pictures have captions). Where the figure is worse than that of the rival on pictures that are new to both, the weights
+        are those of the measurement: nobody needs better ones.
 
     Raises:
         InvalidRequestError: `train_bridge` refuses the pairs.
     """
     started = time.perf_counter()
-    before = after = None
     rows = np.unique(owner)
-    measured = len(rows) >= FEWEST_MEASURED
-    held_out_rows = _held_out(outputs, rows) if measured else rows[:0]
-    is_held_out = np.isin(owner, held_out_rows)
     rival = base if rival is None else rival
-    steps = [steps_of(len(rows) - len(held_out_rows), base=base, settings=settings)] if measured else []
+    if len(rows) < FEWEST_MEASURED:
+        held_out_rows, remembered = rows[:0], False
+    else:
+        fresh = rows if rival is None else rows[~rival.has_seen(outputs.take(rows))]
+        remembered = len(fresh) < FEWEST_HELD_OUT
+        held_out_rows = _held_out(outputs, rows if remembered else fresh)
+    is_held_out = np.isin(owner, held_out_rows)
+    tried = len(held_out_rows) > 0 and not remembered
+    steps = [steps_of(len(rows) - len(held_out_rows), base=base, settings=settings)] if tried else []
     steps.append(steps_of(len(rows), base=base, settings=settings))
     meter = Meter(progress, RunStage.TRAIN, total=sum(steps))
 
@@ -91,26 +99,33 @@ def fit_bridge(
             stepped=lambda: meter.add(1),
         )
 
-    trial = None
-    if measured:
-        trial, trial_report = train(~is_held_out)
+    def measured(weights: BridgeWeights, report: TrainingReport) -> TrainingReport:
         gallery = outputs.take(rows)
         truth = np.searchsorted(rows, owner[is_held_out])
-        after = _recall(trial, gallery, texts[is_held_out], truth)
-        before = _recall(rival, gallery, texts[is_held_out], truth) if rival is not None else None
-    if trial is not None and before is not None and after is not None and after < before:
-        weights, report = trial, trial_report
+        after = _hits(weights, gallery, texts[is_held_out], truth)
+        before = None if rival is None else _hits(rival, gallery, texts[is_held_out], truth)
+        return replace(
+            report,
+            held_out=len(held_out_rows),
+            queries=len(truth),
+            gallery=len(rows),
+            before=None if before is None else float(before.mean()),
+            after=float(after.mean()),
+            remembered=remembered,
+            margin=_margin(after - before) if remembered and before is not None else 0.0,
+        )
+
+    if tried:
+        weights, report = train(~is_held_out)
+        report = measured(weights, report)
+        if report.is_better:
+            figures = report
+            weights, report = train(np.ones(len(owner), bool))
+            report = replace(figures, pictures=report.pictures, texts=report.texts, loss=report.loss, version=report.version)
     else:
         weights, report = train(np.ones(len(owner), bool))
-    return weights, replace(
-        report,
-        seconds=time.perf_counter() - started,
-        held_out=len(held_out_rows),
-        queries=int(is_held_out.sum()),
-        gallery=len(rows) if len(held_out_rows) else 0,
-        before=before,
-        after=after,
-    )
+        report = measured(weights, report) if remembered else report
+    return weights, replace(report, seconds=time.perf_counter() - started)
 
 
 def _held_out(outputs: BackboneOutputs, rows: NDArray[np.intp]) -> NDArray[np.intp]:
@@ -126,6 +141,12 @@ def _held_out(outputs: BackboneOutputs, rows: NDArray[np.intp]) -> NDArray[np.in
     return rows[numbers < max(limit, int(least))]
 
 
-def _recall(weights: BridgeWeights, gallery: BackboneOutputs, texts: Array, truth: NDArray[np.intp]) -> float:
+def _hits(weights: BridgeWeights, gallery: BackboneOutputs, texts: Array, truth: NDArray[np.intp]) -> NDArray[np.float64]:
+    """Return 1 for each text whose picture is among the first ten, else 0."""
     scores = weights.texts(texts) @ weights.pictures(gallery).T
-    return float((first_ranks(scores, truth) <= _DEPTH).mean())
+    return (first_ranks(scores, truth) <= _DEPTH).astype(np.float64)
+
+
+def _margin(differences: NDArray[np.float64]) -> float:
+    """Return half of the 95 % interval of the mean of paired differences, by the normal approximation."""
+    return float(_NORMAL_95 * differences.std() / np.sqrt(len(differences)))

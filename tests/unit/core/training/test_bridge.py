@@ -13,6 +13,7 @@ from lodestone.errors import InvalidRequestError
 from lodestone.indexing.progress import ProgressEvent, RunStage
 from lodestone.spaces.bridge_arrays import BACKBONES, BridgeInputs, Statistics
 from lodestone.spaces.bridge_weights import BridgeWeights
+from lodestone.spaces.sketches import MOST_DIFFERENT, no_sketches, recognised, sketches_of
 from lodestone.training import captions
 from lodestone.training.bridge import MINIMUM_FROM_NOTHING, BridgeSettings, solve, steps_of, train_bridge
 from lodestone.training.captions import fit_bridge
@@ -27,6 +28,17 @@ SMALL = BridgeSettings(
     more_components=16,
     towers=TowerSettings(hidden=64, out=32, epochs=15, batch=64, update_steps=40, rehearsed=64),
 )
+
+
+# As many components as a sketch has, and more; towers that learn next to nothing, quickly.
+WIDE = replace(SMALL, components=96, members=1, towers=TowerSettings(hidden=8, out=8, epochs=2, update_steps=4, rehearsed=16))
+
+
+@pytest.fixture(scope="module")
+def known():
+    """A bridge that was trained on 300 pictures."""
+    outputs, texts, owner = make_pairs(300)
+    return train_bridge(outputs, texts, owner, settings=WIDE)[0]
 
 
 @pytest.fixture(scope="module")
@@ -224,11 +236,69 @@ def test_progress_counts_the_steps_of_both_trainings_and_a_worse_bridge_is_not_t
     assert {(event.stage, event.total) for event in told} == {(RunStage.TRAIN, 2 * steps)}
 
     told.clear()
-    monkeypatch.setattr(captions, "_recall", lambda weights, *_: 0.9 if weights is better else 0.1)
+    monkeypatch.setattr(captions, "_hits", lambda weights, *_: np.array([0.9 if weights is better else 0.1]))
+    monkeypatch.setattr(BridgeWeights, "has_seen", lambda _, outputs: np.zeros(outputs.rows, bool))
     _, report = fit_bridge(outputs, texts, owner, base=trained[0], settings=SMALL, rival=better, progress=told.append)
     assert (report.before, report.after) == (0.9, 0.1)
     assert not report.is_better
     assert told[-1].done == steps
+
+
+def test_only_pictures_that_the_bridge_in_force_never_saw_are_held_out(known, monkeypatch):
+    old, old_texts, old_owner = make_pairs(300)
+    new, new_texts, new_owner = make_pairs(30, seed=12)
+    outputs = BackboneOutputs({key: np.concatenate([old[key], new[key]]) for key in old})
+    texts, owner = np.concatenate([old_texts, new_texts]), np.concatenate([old_owner, new_owner + 300])
+    assert known.has_seen(outputs).tolist() == [True] * 300 + [False] * 30
+    asked = []
+    hits = captions._hits
+    monkeypatch.setattr(captions, "_hits", lambda *args: (asked.append(args[3].tolist()), hits(*args))[1])
+
+    _, report = fit_bridge(outputs, texts, owner, rival=known, settings=WIDE)
+    assert not report.remembered and report.margin == 0.0
+    assert report.held_out == 10  # the fewest there may be, although a tenth of thirty is less
+    assert len(asked) == 2 and asked[0] == asked[1]
+    assert len(set(asked[0])) == 10 and min(asked[0]) >= 300
+
+
+@pytest.mark.parametrize(("new", "better"), [([1.0] * 56 + [0.0] * 4, True), ([1.0] * 48 + [0.0] * 12, False)])
+def test_a_bridge_from_nothing_on_the_same_pictures_is_compared_by_what_both_remember(known, monkeypatch, new, better):
+    outputs, texts, owner = make_pairs(300)
+    before = [0.0] + [1.0] * 57 + [0.0] * 2
+    monkeypatch.setattr(captions, "_hits", lambda weights, *_: np.array(before if weights is known else new))
+    weights, report = fit_bridge(outputs, texts, owner, rival=known, seed=5, settings=WIDE)
+    assert report.remembered and report.pictures == 300 and weights.version == report.version
+    assert report.before == pytest.approx(0.95) and report.after == pytest.approx(np.mean(new))
+    difference = np.array(new) - before
+    assert report.margin == pytest.approx(1.96 * difference.std() / 60**0.5)
+    assert report.is_better is better
+
+
+def test_an_update_recognises_what_its_base_and_what_it_was_trained_on_and_its_file_keeps_it(known, tmp_path):
+    outputs, texts, owner = make_pairs(80, seed=13)
+    updated, _ = train_bridge(outputs, texts, owner, base=known, settings=WIDE)
+    again = BridgeWeights.load(updated.save(tmp_path))
+    for weights in (updated, again):
+        assert weights.has_seen(outputs).all() and weights.has_seen(make_pairs(300)[0]).all()
+        assert not weights.has_seen(make_pairs(200, seed=14)[0]).any()
+    assert again.version == updated.version == replace(again, seen=no_sketches()).version
+
+
+def test_a_file_without_sketches_recognises_nothing(known, tmp_path):
+    older = BridgeWeights.load(replace(known, seen=no_sketches()).save(tmp_path))
+    assert older.seen.shape == (0, 8)
+    assert not older.has_seen(make_pairs(300)[0]).any()
+
+
+def test_a_sketch_tells_a_copy_from_another_picture_by_the_signs_that_differ():
+    rng = np.random.default_rng(3)
+    rows = rng.normal(size=(1_200, 64)).astype(np.float32)
+    for bits, found in ((MOST_DIFFERENT, True), (MOST_DIFFERENT + 1, False)):
+        altered = rows.copy()
+        altered[:, :bits] *= -1
+        assert recognised(sketches_of(altered), sketches_of(rows)).tolist() == [found] * len(rows)
+    few = sketches_of(rows[:, :10])
+    assert few.shape == (1_200, 8) and not few[:, 2:].any()
 
 
 def test_few_captions_are_all_trained_on_and_nothing_is_claimed(trained):
