@@ -28,6 +28,7 @@ from lodestone.imaging.gpu_jpeg import GpuJpegs, JpegFile
 from lodestone.imaging.jpeg import DRAFT_MARGIN, apply_draft, coefficient_bytes, is_ordinary
 from lodestone.imaging.older_formats import alpha_bits_of, as_meant, refuse_unmeant
 from lodestone.imaging.opening import explain_failure, open_image
+from lodestone.imaging.repair.kept_errors import without_frames
 from lodestone.imaging.repair.shares import comes_in_passes, load_as_far_as_possible, share_of_jpeg, share_of_png, share_of_rows
 from lodestone.imaging.repair.spliced import Range, size_of, spliced
 from lodestone.imaging.repair.versions import LEAST_SHARE, Version, versions_of
@@ -190,11 +191,12 @@ def _decode_stream(stream: IO[bytes], size: int, limits: _Limits, elsewhere: _El
     except LodestoneError:
         raise
     except (MemoryError, Image.DecompressionBombError) as error:
-        raise image_error(FailureReason.TOO_LARGE, f"the {kind} picture is too large: {error}", format=kind) from error
+        message = f"the {kind} picture is too large: {error}"
+        raise image_error(FailureReason.TOO_LARGE, message, format=kind) from without_frames(error)
     except Exception as error:  # decoders raise anything on broken files, which must fail one picture and never the job
         if isinstance(error, OSError) and error.errno is not None:
             raise unreadable(error) from error
-        return _decode_damaged(whole, kind, limits, error, size)
+        return _decode_damaged(whole, kind, limits, without_frames(error), size)
 
 
 def _decode_damaged(stream: IO[bytes], kind: str, limits: _Limits, error: Exception, size: int) -> DecodedImage:
@@ -210,9 +212,9 @@ def _decode_damaged(stream: IO[bytes], kind: str, limits: _Limits, error: Except
         except LodestoneError:
             raise
         except _TooLittleError as too_little:
-            problem = f"{first}; {too_little}"
+            problem = f"{first}; {without_frames(too_little)}"
         except Exception as again:  # noqa: BLE001 - as for the whole file, whose error is reported
-            _log.debug("a repaired version of a %s picture failed too: %r", kind, again)
+            _log.debug("a repaired version of a %s picture failed too: %r", kind, without_frames(again))
     reason = explain_failure(error, stream, size, kind)
     raise image_error(reason, f"the {kind} picture cannot be decoded: {problem}", format=kind) from error
 

@@ -8,6 +8,7 @@ from typing import IO, TYPE_CHECKING, Any, Final
 import numpy as np
 from PIL import Image
 
+from lodestone.imaging.repair.kept_errors import without_frames
 from lodestone.imaging.repair.png_chunks import decoded_share
 
 if TYPE_CHECKING:
@@ -32,7 +33,7 @@ def load_as_far_as_possible(image: ImageFile) -> Exception | None:
         if image._im is None or (isinstance(error, OSError) and error.errno is not None):  # noqa: SLF001 - `im` raises without one
             raise
         image.tile = []
-        return error
+        return without_frames(error)
     return None
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import threading
 import time
 from collections.abc import Iterator
@@ -9,6 +10,7 @@ from contextlib import contextmanager
 
 import pytest
 from PIL import Image
+from PIL.ImageFile import ImageFile
 from tests.support import pictures
 
 from lodestone.errors import ImageError, ImageTooLargeError, OverloadedError
@@ -57,6 +59,39 @@ def test_a_picture_that_needs_more_than_everything_is_decoded_alone() -> None:
             pass
     with budget.room(100):
         pass
+
+
+@pytest.mark.parametrize(
+    ("name", "kept"), [("PNG", 0.9), ("PNG", 0.2), ("TGA", 0.9), ("BMP", 0.9), ("BMP", 0.2), ("JPEG", 0.4)]
+)
+def test_pixels_of_an_attempt_that_failed_are_gone_before_the_next_one_and_afterwards(name: str, kept: float) -> None:
+    whole = pictures.encoded(pictures.photo((640, 480)), name)
+    loaded: list[int] = []
+
+    class Looking(DecodingBudget):
+        @contextmanager
+        def room(self, needed: int, *, until: float | None = None) -> Iterator[None]:
+            loaded.append(_loaded_pictures())
+            with super().room(needed, until=until):
+                yield
+
+    gc.collect()
+    before = _loaded_pictures()
+    gc.disable()  # as if the collector came later: it looks at old objects seldom
+    try:
+        try:
+            decode(whole[: int(len(whole) * kept)], min_side=64, sharing=Sharing(Looking(1 << 30)))
+        except ImageError:
+            assert _loaded_pictures() == before, "while the error is answered"
+        assert _loaded_pictures() == before
+    finally:
+        gc.enable()
+    assert loaded
+    assert set(loaded) == {before}
+
+
+def _loaded_pictures() -> int:
+    return sum(isinstance(kept, ImageFile) and kept._im is not None for kept in gc.get_objects())
 
 
 def test_room_is_given_back_after_an_error() -> None:
