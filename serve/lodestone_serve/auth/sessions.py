@@ -16,6 +16,7 @@ from urllib.parse import urlsplit
 from starlette.datastructures import Headers
 
 from lodestone.errors import UnauthorizedError
+from lodestone_serve.hosts import is_loopback
 
 if TYPE_CHECKING:
     from cryptography.fernet import Fernet
@@ -109,7 +110,8 @@ def sessions_of(headers: Headers, *, method: str, https: bool = False) -> tuple[
     They count for requests that the service's own pages send. Browsers say so in `Sec-Fetch-Site`. Of a browser that does not,
     requests that only read count unless they name another origin, and requests that change something must name this one.
     Over TLS only the cookie of that name counts. There are several where another program on this host has set one: cookies
-    know no ports.
+    know no ports. Browsers trust loopback as they trust TLS, so without TLS such a program can set that name there too. Both
+    names are tried then.
 
     Args:
         headers: Of the request.
@@ -121,7 +123,12 @@ def sessions_of(headers: Headers, *, method: str, https: bool = False) -> tuple[
         for name, _, value in (part.strip().partition("=") for part in line.split(";")):
             if name in given:
                 given[name].append(value)
-    values = given[TLS_COOKIE if given[TLS_COOKIE] or is_tls(headers, https=https) else COOKIE]
+    if is_tls(headers, https=https):
+        values = given[TLS_COOKIE]
+    elif _at_loopback(headers):
+        values = given[TLS_COOKIE] + given[COOKIE]
+    else:
+        values = given[TLS_COOKIE] or given[COOKIE]
     site, origin = headers.get("sec-fetch-site"), headers.get("origin")
     if site is not None and site not in {"same-origin", "none"}:
         return ()
@@ -135,8 +142,8 @@ def sessions_of(headers: Headers, *, method: str, https: bool = False) -> tuple[
 def removals(headers: Headers, path: str, *, https: bool = False, but_own: bool = False) -> list[str]:
     """Return the values of `Set-Cookie` by which a browser forgets the cookies that it sent with the session's name.
 
-    A cookie is known by name, domain and path, and a browser says neither domain nor path. So there is one value for each
-    that can have come with this request.
+    A cookie is known by name, domain and path, and by whether it is kept apart for each site (`Partitioned`). A browser says
+    none of them but the name. So there is one value for each that can have come with this request.
 
     Args:
         headers: Of the request.
@@ -146,17 +153,21 @@ def removals(headers: Headers, path: str, *, https: bool = False, but_own: bool 
     """
     name, own_path, tls = kind_of(headers, https=https)
     if tls:  # no other path or domain can have it
-        return [] if but_own else [_removal(name, own_path, tls=True)]
+        return ([] if but_own else [_removal(name, own_path, tls=True)]) + [_removal(name, own_path, apart=True)]
     segments = path.split("/")[1:_MOST_SEGMENTS]
     beginnings = ["/".join(["", *segments[:count]]) for count in range(len(segments) + 1)]
     places = dict.fromkeys(place for beginning in beginnings for place in (beginning or "/", f"{beginning}/"))
     host = _hostname(headers.get("host", ""))
-    return [
+    found = [
         _removal(name, place, domain)
         for place in places
         for domain in (None, *_domains(host))
         if not (but_own and place == own_path and domain is None)
     ]
+    if _at_loopback(headers):  # which may set what otherwise needs TLS
+        found += [_removal(name, place, apart=True) for place in places]
+        found += [_removal(TLS_COOKIE, "/", tls=True), _removal(TLS_COOKIE, "/", apart=True)]
+    return found
 
 
 def kind_of(headers: Headers, *, https: bool) -> tuple[str, str, bool]:
@@ -165,9 +176,14 @@ def kind_of(headers: Headers, *, https: bool) -> tuple[str, str, bool]:
     return (TLS_COOKIE, "/", tls) if tls else (COOKIE, OWN_PATH, tls)
 
 
-def _removal(name: str, path: str, domain: str | None = None, *, tls: bool = False) -> str:
+def _removal(name: str, path: str, domain: str | None = None, *, tls: bool = False, apart: bool = False) -> str:
     of = "" if domain is None else f"; Domain={domain}"
-    return f"{name}=; Max-Age=0; Path={path}{of}; HttpOnly; SameSite=strict" + ("; Secure" if tls else "")
+    kind = "; Secure; Partitioned" if apart else "; Secure" if tls else ""
+    return f"{name}=; Max-Age=0; Path={path}{of}; HttpOnly; SameSite=strict{kind}"
+
+
+def _at_loopback(headers: Headers) -> bool:
+    return is_loopback(_hostname(headers.get("host", "")))
 
 
 def _domains(host: str) -> list[str]:

@@ -25,6 +25,9 @@ from lodestone_serve.routes.sessions import sessions_router
 
 URL = "http://127.0.0.1:7860"
 OWN_PAGE = {"Sec-Fetch-Site": "same-origin"}
+APART = "kept apart for each site"
+BESIDE = [(TLS_COOKIE, "/", ""), (TLS_COOKIE, "/", APART), (COOKIE, "/", APART), (COOKIE, "/v1", APART)]
+"""Cookies that programs on other ports of loopback can set, because browsers trust it as they trust TLS."""
 
 
 class WithKeys(FakeServices):
@@ -96,7 +99,8 @@ async def test_no_script_reads_the_cookie_and_no_other_site_sends_it(
 ) -> None:
     headers = {"Authorization": f"Bearer {new_key(services)}", **given}
     for method, age in (("POST", HOLDS_S), ("DELETE", 0)):
-        written = (await http.request(method, "/v1/session", headers=headers)).headers["set-cookie"].lower().split("; ")
+        lines = (await http.request(method, "/v1/session", headers=headers)).headers.get_list("set-cookie")
+        written = lines[-1].lower().split("; ")  # behind those that remove what was planted
         assert written[0].startswith(f"{name.lower()}=")
         assert {"httponly", "samesite=strict", f"path={path}", f"max-age={age}"} <= set(written)
         assert ("secure" in written) is (name == TLS_COOKIE)
@@ -191,7 +195,7 @@ async def test_what_the_service_did_not_seal_is_refused(http: httpx.AsyncClient,
 
 
 class Browser:
-    """The cookies of one host, as browsers keep them: by name, path and domain, and for all ports."""
+    """The cookies of one host, as browsers keep them: by name, path and domain (or APART for each site), and for all ports."""
 
     def __init__(self, http: httpx.AsyncClient) -> None:
         self.http = http
@@ -206,7 +210,8 @@ class Browser:
         for line in answer.headers.get_list("set-cookie"):
             (name, _, value), *attributes = (part.strip().partition("=") for part in line.split(";"))
             of = {key.lower(): content for key, _, content in attributes}
-            key = (name, of["path"], of.get("domain", ""))
+            assert "secure" in of or not (name == TLS_COOKIE or "partitioned" in of), "browsers ignore it otherwise"
+            key = (name, of["path"], APART if "partitioned" in of else of.get("domain", ""))
             if of.get("max-age") == "0":
                 self.jar.pop(key, None)
             else:
@@ -262,6 +267,43 @@ async def test_a_planted_session_of_another_key_signs_nobody_in_with_it(http: ht
     assert (await browser.send("GET", "/v1/status")).status_code == 200
 
 
+@pytest.mark.parametrize("place", BESIDE)
+async def test_cookies_that_need_tls_elsewhere_neither_lock_out_nor_stay(
+    http: httpx.AsyncClient, services: WithKeys, place: tuple[str, str, str]
+) -> None:
+    browser = Browser(http)
+    browser.jar[place] = "planted"
+    assert (await browser.send("GET", "/v1/status")).status_code == 401
+    assert browser.jar == {}
+    browser.jar[place] = "planted"
+    key = new_key(services)
+    assert (await browser.send("POST", "/v1/session", Authorization=f"Bearer {key}")).status_code == 204
+    own = dict(browser.jar)
+    assert list(own) == [(COOKIE, "/v1", "")]
+    for planted, expected in (("planted", 200), (await begun(http, new_key(services)), 401)):
+        browser.jar[place] = planted
+        assert (await browser.send("GET", "/v1/status")).status_code == expected, "never the session of another key"
+        assert browser.jar == own
+        assert (await browser.send("GET", "/v1/status")).status_code == 200
+
+
+async def test_over_tls_a_session_that_is_kept_apart_is_removed(http: httpx.AsyncClient, services: WithKeys) -> None:
+    tls = {"X-Forwarded-Proto": "https"}
+    browser = Browser(http)
+    await browser.send("POST", "/v1/session", Authorization=f"Bearer {new_key(services)}", **tls)
+    own = dict(browser.jar)
+    assert list(own) == [(TLS_COOKIE, "/", "")]
+    browser.jar[TLS_COOKIE, "/", APART] = await begun(http, new_key(services))
+    assert (await browser.send("GET", "/v1/status", **tls)).status_code == 401
+    assert browser.jar == own
+    assert (await browser.send("GET", "/v1/status", **tls)).status_code == 200
+
+
+def test_elsewhere_without_tls_a_proxy_may_have_ended_it() -> None:
+    headers = Headers({"host": "photos.example", "cookie": f"{COOKIE}=planted; {TLS_COOKIE}=own", **OWN_PAGE})
+    assert sessions_of(headers, method="GET") == ("own",)
+
+
 async def test_signing_out_forgets_planted_cookies_too(http: httpx.AsyncClient, services: WithKeys) -> None:
     browser = Browser(http)
     await browser.send("POST", "/v1/session", Authorization=f"Bearer {new_key(services)}")
@@ -289,10 +331,9 @@ def test_cookies_of_a_domain_above_are_removed_too() -> None:
     assert domains == {"Domain=photos.home.example", "Domain=home.example"}
     assert not any("Domain" in value for value in removals(Headers({"host": "127.0.0.1:7860"}), "/v1/status"))
     assert not any("Domain" in value for value in removals(Headers({"host": "localhost"}), "/v1/status"))
-    assert removals(Headers({"host": "a.example"}), "/v1/x", https=True, but_own=True) == []
-    assert removals(Headers({"host": "a.example"}), "/v1/x", https=True) == [
-        f"{TLS_COOKIE}=; Max-Age=0; Path=/; HttpOnly; SameSite=strict; Secure"
-    ]
+    own = f"{TLS_COOKIE}=; Max-Age=0; Path=/; HttpOnly; SameSite=strict; Secure"
+    assert removals(Headers({"host": "a.example"}), "/v1/x", https=True, but_own=True) == [f"{own}; Partitioned"]
+    assert removals(Headers({"host": "a.example"}), "/v1/x", https=True) == [own, f"{own}; Partitioned"]
 
 
 def test_only_so_many_cookies_are_tried() -> None:
