@@ -11,11 +11,13 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
+from collections.abc import Mapping
 from typing import Any, Final
 
 import h11
 
 from lodestone_serve.responses.problems import PROBLEM_TYPE, problem
+from lodestone_serve.responses.too_many_cookies import Page, page_for
 from lodestone_serve.traffic.askers import network_of
 from lodestone_serve.traffic.request_guards import TARGET
 
@@ -24,6 +26,9 @@ HEADERS_S: Final = 10.0
 
 HEADERS_BYTES: Final = 64 << 10
 """Bytes of headers after which no more are waited for; httptools itself would keep any number."""
+
+LINGER_S: Final = 2.0
+"""Seconds for which what still comes of headers that are too long is read and dropped, so that the answer is not lost."""
 
 BODY_S: Final = 30.0
 """Seconds within which the rest of a body must arrive once its request is answered; it is read, and used for nothing."""
@@ -80,6 +85,7 @@ class GuardedConnection(asyncio.Protocol):
         self._body_due: asyncio.TimerHandle | None = None  # of a request that is answered
         self._header_bytes = 0  # of a request whose headers are not complete
         self._counted_as: str | None = None
+        self._refused = False
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Begin a connection, or refuse it when its client has too many."""
@@ -103,6 +109,8 @@ class GuardedConnection(asyncio.Protocol):
 
     def data_received(self, data: bytes) -> None:
         """Take bytes, and see whether they complete the headers of a request."""
+        if self._refused:
+            return
         before, in_body = self.cycle, self.expects_body()
         super().data_received(data)
         if self.cycle is not before:
@@ -121,8 +129,11 @@ class GuardedConnection(asyncio.Protocol):
                 self._await_headers()
             self._header_bytes += len(data)
             if self._header_bytes > HEADERS_BYTES:
-                detail = f"the headers have more than {HEADERS_BYTES} bytes"
-                self._refuse(431, "bad_request", detail, "send fewer or shorter ones")
+                self._refuse_headers()
+
+    def asked_page(self) -> Page | None:
+        """Return the page for somebody whose browser sends headers that are too long; None where that is not known."""
+        return None
 
     def expects_body(self) -> bool:
         """Return whether the headers of a request are there and the end of its body is not."""
@@ -154,15 +165,33 @@ class GuardedConnection(asyncio.Protocol):
         if self.cycle is not None:
             self.transport.close()
             return
-        found = problem(status, code, detail, hint=hint)
-        body = found.model_dump_json().encode()
-        head = (
-            f"HTTP/1.1 {status} {found.title}\r\ncontent-type: {PROBLEM_TYPE}\r\ncontent-length: {len(body)}\r\n"
-            f"retry-after: 1\r\ncache-control: no-store\r\nconnection: close\r\n\r\n"
-        )
-        if not self.transport.is_closing():
-            self.transport.write(head.encode() + body)
+        self._send_problem(status, code, detail, hint)
+        self.transport.close()
+
+    def _refuse_headers(self) -> None:
+        """Refuse headers that are too long, to a person by a page."""
+        if self.cycle is not None:
             self.transport.close()
+            return
+        self._refused = True
+        page = self.asked_page()
+        if page is None:
+            detail = f"the headers have more than {HEADERS_BYTES} bytes"
+            hint = "send fewer or shorter ones; in a browser, remove the cookies of this address"
+            self._send_problem(431, "bad_request", detail, hint)
+        else:
+            self._send("431 Request Header Fields Too Large", "text/html; charset=utf-8", page.text.encode(), page.headers)
+        self.loop.call_later(LINGER_S, self.transport.close)
+
+    def _send_problem(self, status: int, code: str, detail: str, hint: str) -> None:
+        found = problem(status, code, detail, hint=hint)
+        self._send(f"{status} {found.title}", PROBLEM_TYPE, found.model_dump_json().encode(), {"Retry-After": "1"})
+
+    def _send(self, status: str, media_type: str, body: bytes, headers: Mapping[str, str]) -> None:
+        own = {"Content-Type": media_type, "Content-Length": str(len(body)), "Cache-Control": "no-store", "Connection": "close"}
+        lines = [f"HTTP/1.1 {status}", *(f"{name.lower()}: {value}" for name, value in {**own, **headers}.items()), "", ""]
+        if not self.transport.is_closing():
+            self.transport.write("\r\n".join(lines).encode() + body)
 
 
 class GuardedH11(GuardedConnection):
@@ -179,8 +208,13 @@ class GuardedHttpTools(GuardedConnection):
     """What is added to uvicorn's protocol on httptools: the host of a target, of which httptools keeps only the path."""
 
     url: bytes
+    headers: list[tuple[bytes, bytes]]
     scope: dict[str, Any]
     _in_body = False
+
+    def asked_page(self) -> Page | None:
+        """Return the page for somebody whose browser sends headers that are too long; None for programs."""
+        return page_for(self.url or b"", self.headers or ())
 
     def expects_body(self) -> bool:
         """Return whether the headers of a request are there and the end of its body is not."""

@@ -108,7 +108,54 @@ async def test_headers_without_end_are_not_kept(sent: bytes, before: bytes) -> N
         writer.close()
         while len(server.open):
             await asyncio.sleep(0.002)
-    assert answer.startswith(b"HTTP/1.1 431") or answer == b"", "it may be lost where the client still sends"
+    assert answer.startswith(b"HTTP/1.1 431") or (before and answer == b""), "after an earlier answer there is none"
+
+
+OPENS = b"Host: 127.0.0.1\r\nAccept: text/html,application/xhtml+xml,*/*;q=0.8\r\n"
+COOKIES = b"Cookie: " + b"; ".join(b"planted%d=%b" % (number, b"a" * 4_000) for number in range(170)) + b"\r\n\r\n"
+
+
+async def test_somebody_with_too_many_cookies_is_told_in_a_page_and_a_program_by_a_problem() -> None:
+    async with serving() as server:
+        for headers, is_page in ((OPENS, True), (b"Host: 127.0.0.1\r\nAccept: */*\r\n", False)):
+            answer = await server.say(b"GET / HTTP/1.1\r\n" + headers + COOKIES)
+            head, _, body = answer.partition(b"\r\n\r\n")
+            assert status_of(answer) == 431
+            assert (b"content-type: text/html" in head, b"<a href=forget-cookies>" in body) == (is_page, is_page)
+            assert (b"content-security-policy: default-src 'none'" in head) is is_page
+            assert b"clear-site-data" not in head, "nothing is removed that nobody asked for"
+            assert is_page or "remove the cookies" in json.loads(body)["hint"]
+
+
+@pytest.mark.parametrize(
+    ("target", "sent_by", "removes"),
+    [
+        (b"/forget-cookies", b"", True),
+        (b"/photos/forget-cookies", b"Sec-Fetch-Site: same-origin\r\n", True),
+        (b"/forget-cookies", b"Sec-Fetch-Site: cross-site\r\n", False),
+        (b"/forget-cookies", b"Sec-Fetch-Site: same-site\r\n", False),
+        (b"/forget-cookies?" + b"a" * 300, b"", False),
+        (b"/", b"Sec-Fetch-Site: none\r\n", False),
+    ],
+)
+async def test_cookies_are_removed_where_somebody_asks_for_it(target: bytes, sent_by: bytes, removes: bool) -> None:
+    async with serving() as server:
+        answer = await server.say(b"GET " + target + b" HTTP/1.1\r\n" + OPENS + sent_by + COOKIES)
+    assert status_of(answer) == 431
+    assert (b'clear-site-data: "cookies"' in answer.partition(b"\r\n\r\n")[0]) is removes
+
+
+async def test_the_answer_to_headers_that_are_too_long_comes_whole_though_the_client_still_sends() -> None:
+    async with serving() as server, asyncio.timeout(PATIENCE_S):
+        reader, writer = await server.connect()
+        writer.write(b"GET / HTTP/1.1\r\n" + OPENS + COOKIES[:100_000])
+        head = await reader.readuntil(b"\r\n\r\n")
+        for _ in range(50):
+            writer.write(b"a" * 10_000)
+            await writer.drain()
+        assert (await reader.read()).endswith(b"of your browser.</p>\n")
+        assert status_of(head) == 431
+        writer.close()
 
 
 @pytest.mark.parametrize("kind", PROTOCOLS)
