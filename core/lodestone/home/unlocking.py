@@ -57,11 +57,11 @@ def redeem(home: Home, code: str) -> bool:
     """Return whether the code is the one that is offered, and withdraw it: of several who send it, one is told so."""
     try:
         record = json.loads((home.path / _OFFER).read_text(encoding="utf-8"))
-        digest, expires_at = str(record["sha256"]), float(record["expires_at"])
-    except (OSError, ValueError, KeyError, TypeError):
+        digest, expires_at = str(record["sha256"]).encode("utf-8", "surrogatepass"), float(record["expires_at"])
+    except (OSError, ValueError, KeyError, TypeError, RecursionError):
         return False
     left = expires_at - time.time()
-    if not 0 < left <= VALID_S or not hmac.compare_digest(digest, _digest(code)):
+    if not 0 < left <= VALID_S or not hmac.compare_digest(digest, _digest(code).encode()):
         return False
     return withdraw(home)
 

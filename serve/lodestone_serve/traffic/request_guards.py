@@ -125,8 +125,11 @@ def _names_another(headers: Headers, host: str) -> bool:
 def _is_link(scope: Scope, headers: Headers) -> bool:
     """Return whether somebody follows a link to something that may be looked at, in a window of its own.
 
-    A page that opens addresses in frames, or one that runs a query, makes the service work without its user's wish.
+    A page that opens addresses in frames, or one that runs a query, makes the service work without its user's wish. A form that
+    is sent opens a window, too, and is no link.
     """
+    if scope["method"] not in _SAFE:
+        return False
     opened = headers.get("sec-fetch-mode") == "navigate" and headers.get("sec-fetch-dest", "document") == "document"
     return opened and policy_of(scope).admission is AdmissionRule.NONE
 

@@ -103,10 +103,22 @@ def test_a_code_counts_for_two_minutes_and_not_when_the_clock_went_back(
     assert redeem(home, code) is counts
 
 
-@pytest.mark.parametrize("content", ["", "[]", "{}", '{"sha256": 1}', '{"sha256": "a", "expires_at": "soon"}'])
-def test_a_damaged_offer_lets_nobody_in(home: Home, content: str) -> None:
+@pytest.mark.parametrize(
+    "content",
+    [
+        "",
+        "[]",
+        "{}",
+        '{"sha256": 1}',
+        '{"sha256": "a", "expires_at": "soon"}',
+        '{"sha256": "%s", "expires_at": NaN}',
+        "[" * 9_999,
+    ]
+    + [f'{{"sha256": "{digest}", "expires_at": 1800000060}}' for digest in ("\xe9", "\\ud800", "a")],
+)
+def test_a_damaged_offer_lets_nobody_in(home: Home, clock: Clock, content: str) -> None:
     offer(home, URL)
-    (home.path / "unlock.json").write_text(content)
+    (home.path / "unlock.json").write_text(content, encoding="utf-8")
     assert not redeem(home, "a" * 43)
     assert withdraw(home)
     assert not withdraw(home)

@@ -394,6 +394,16 @@ async def test_a_link_from_another_port_shows_a_page_and_runs_no_query(services:
     assert services.asked == []
 
 
+@pytest.mark.parametrize("site", ["cross-site", "same-site"])
+@pytest.mark.parametrize(
+    ("method", "path"), [("POST", "/v1/images/browse"), ("POST", "/v1/feedback"), ("DELETE", "/v1/session")]
+)
+async def test_a_form_that_another_page_sends_is_no_link(services: Guarded, site: str, method: str, path: str) -> None:
+    form = {"Sec-Fetch-Site": site, "Sec-Fetch-Mode": "navigate", "Sec-Fetch-Dest": "document"}
+    async with client_of(app_of(services)) as http:
+        problem(await http.request(method, path, headers=form, json={}), 403, "forbidden")
+
+
 async def test_a_browser_that_names_no_site_is_known_by_its_referer(services: Guarded) -> None:
     async with client_of(app_of(services)) as http:
         own = str(http.base_url)
