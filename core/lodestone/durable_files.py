@@ -1,4 +1,4 @@
-"""Durable replacement of small files: after a crash or a power cut, a file has its old or its new content, whole.
+"""Small files that are replaced durably and read whole: after a crash or a power cut, one has its old or its new content.
 
 A rename alone does not give that. File systems may write the new name to the disk before the new content, so a power cut leaves
 an empty file under the final name. So the content is synced before the rename, and the folder after it.
@@ -7,8 +7,35 @@ an empty file under the final name. So the content is synced before the rename, 
 from __future__ import annotations
 
 import os
+import stat
 import uuid
 from pathlib import Path
+from typing import Final
+
+MOST_BYTES: Final = 1 << 20
+"""Most bytes of a file that is read whole; those that Lodestone writes have some hundreds."""
+
+
+def read_small_text(path: Path) -> str:
+    """Return the text of a small file that Lodestone has written, in UTF-8.
+
+    What lies in its place must not stop a service: a pipe is not waited for, and neither a device nor a huge file is read.
+
+    Raises:
+        OSError: the file is missing or cannot be read.
+        ValueError: it is no regular file, is too large, or is no UTF-8.
+    """
+    descriptor = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0))
+    try:
+        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+            raise ValueError(f"{path} is no regular file")
+        with os.fdopen(descriptor, "rb", closefd=False) as file:
+            content = file.read(MOST_BYTES + 1)
+    finally:
+        os.close(descriptor)
+    if len(content) > MOST_BYTES:
+        raise ValueError(f"{path} has more than {MOST_BYTES} bytes")
+    return content.decode("utf-8")
 
 
 def write_atomically(path: Path, content: str | bytes, *, mode: int | None = None) -> None:

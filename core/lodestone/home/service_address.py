@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 from lodestone.config.home import Home
-from lodestone.durable_files import write_atomically
+from lodestone.durable_files import read_small_text, write_atomically
 from lodestone.processes import is_running
 
 if TYPE_CHECKING:
@@ -96,7 +96,7 @@ def instance_of(token: str) -> str:
 def read_address(home: Home) -> ServiceAddress | None:
     """Return the address in service.json, unchecked; None when the file is missing or cannot be parsed."""
     try:
-        record = json.loads(home.service.read_text(encoding="utf-8"))
+        record = json.loads(read_small_text(home.service))
         return ServiceAddress(
             url=str(record["url"]),
             pid=int(record["pid"]),
@@ -105,7 +105,7 @@ def read_address(home: Home) -> ServiceAddress | None:
             started_at=datetime.fromisoformat(record["started_at"]),
             certificate=str(record.get("certificate", "")),
         )
-    except (OSError, ValueError, KeyError, TypeError):
+    except (OSError, ValueError, KeyError, TypeError, OverflowError, RecursionError):
         return None  # missing, from another version, or cut short: the same as no service
 
 

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Final
 
 from lodestone.config.home import Home
-from lodestone.durable_files import write_atomically
+from lodestone.durable_files import read_small_text, write_atomically
 
 VALID_S: Final = 120.0
 """Seconds for which a code counts: a browser may have to start first."""
@@ -56,9 +56,9 @@ def offer(home: Home, url: str) -> Path:
 def redeem(home: Home, code: str) -> bool:
     """Return whether the code is the one that is offered, and withdraw it: of several who send it, one is told so."""
     try:
-        record = json.loads((home.path / _OFFER).read_text(encoding="utf-8"))
+        record = json.loads(read_small_text(home.path / _OFFER))
         digest, expires_at = str(record["sha256"]).encode("utf-8", "surrogatepass"), float(record["expires_at"])
-    except (OSError, ValueError, KeyError, TypeError, RecursionError):
+    except (OSError, ValueError, KeyError, TypeError, OverflowError, RecursionError):
         return False
     left = expires_at - time.time()
     if not 0 < left <= VALID_S or not hmac.compare_digest(digest, _digest(code).encode()):

@@ -37,7 +37,7 @@ def check_published(home: Home, instance: str) -> Check:
     address = read_address(home)
     detail = ""
     if address is None:
-        detail = "the home's service.json is not there, so commands of this machine do not find the service"
+        detail = "the home's service.json is not there or damaged, so commands of this machine do not find the service"
     elif instance_of(address.token) != instance:
         detail = "the home's service.json names another service"
     return Check(ok=not detail, milliseconds=round((time.perf_counter() - started) * 1000, 2), detail=detail)

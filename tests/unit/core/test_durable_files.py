@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from lodestone.durable_files import sync_tree, write_atomically
+from lodestone.durable_files import MOST_BYTES, read_small_text, sync_tree, write_atomically
 
 
 def test_a_file_is_replaced_as_a_whole(tmp_path: Path) -> None:
@@ -19,6 +19,41 @@ def test_a_file_is_replaced_as_a_whole(tmp_path: Path) -> None:
     write_atomically(path, b"\x00\xff")
     assert path.read_bytes() == b"\x00\xff"
     assert [entry.name for entry in tmp_path.iterdir()] == ["facts.json"]
+
+
+def test_a_small_file_is_read_whole_and_nothing_else_in_its_place(tmp_path: Path) -> None:
+    path = tmp_path / "facts.json"
+    write_atomically(path, "ü" * (MOST_BYTES // 2))
+    assert read_small_text(path) == "ü" * (MOST_BYTES // 2)
+    next_descriptor = _next_descriptor()
+    with path.open("ab") as file:
+        file.write(b"a")
+    with pytest.raises(ValueError, match="has more than"):
+        read_small_text(path)
+    path.write_bytes(b"\xff")
+    with pytest.raises(ValueError, match="utf-8"):
+        read_small_text(path)
+    path.unlink()
+    with pytest.raises(FileNotFoundError):
+        read_small_text(path)
+    path.mkdir()
+    with pytest.raises(ValueError, match="no regular file"):
+        read_small_text(path)
+    path.rmdir()
+    os.mkfifo(path)
+    with pytest.raises(ValueError, match="no regular file"):
+        read_small_text(path)  # and does not wait for a writer
+    path.unlink()
+    path.symlink_to("/dev/zero")
+    with pytest.raises(ValueError, match="no regular file"):
+        read_small_text(path)
+    assert _next_descriptor() == next_descriptor, "none is left open"
+
+
+def _next_descriptor() -> int:
+    descriptor = os.open(os.devnull, os.O_RDONLY)
+    os.close(descriptor)
+    return descriptor
 
 
 def test_a_secret_is_never_readable_by_others(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -356,8 +356,12 @@ async def test_a_service_is_ready_only_while_the_home_names_it(services: FakeSer
         assert (await client.get("/v1/status")).json()["checks"]["home"]["ok"] is True
         published(home, "another-service")
         await refused("names another service")
-        (home / "service.json").write_text("cut sho")
-        await refused("not there")
+        for damaged in ("cut sho", '{"url": "", "pid": Infinity, "token": "t"}', "[" * 100_000):
+            (home / "service.json").write_text(damaged)
+            await refused("damaged")
+        (home / "service.json").unlink()
+        os.mkfifo(home / "service.json")  # which nobody writes to
+        await refused("damaged")
         own.write(Home(home))
         assert (await client.get("/readyz")).status_code == 200
         shutil.rmtree(home)  # under the running service
