@@ -62,7 +62,7 @@ CORE: Final[Levels] = (
 """The packages and modules of `lodestone`, lowest level first."""
 
 SERVE: Final[Levels] = (
-    ("hosts", "inference", "policy", "telemetry"),
+    ("hosts", "inference", "own_pages", "policy", "telemetry"),
     ("responses",),
     ("auth", "traffic"),
     ("streaming",),

@@ -17,6 +17,7 @@ from starlette.datastructures import Headers
 
 from lodestone.errors import UnauthorizedError
 from lodestone_serve.hosts import is_loopback
+from lodestone_serve.own_pages import names_no_other_page
 
 if TYPE_CHECKING:
     from cryptography.fernet import Fernet
@@ -130,7 +131,7 @@ def sessions_of(headers: Headers, *, method: str, https: bool = False) -> tuple[
     else:
         values = given[TLS_COOKIE] or given[COOKIE]
     site, origin = headers.get("sec-fetch-site"), headers.get("origin")
-    if site is not None and site not in {"same-origin", "none"}:
+    if site is not None and not names_no_other_page(headers, site):
         return ()
     if origin is not None and _netloc(origin) != headers.get("host", "").lower():
         return ()

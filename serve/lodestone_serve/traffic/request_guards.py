@@ -21,6 +21,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from lodestone.config.serve import ServeSettings
 from lodestone_serve.hosts import ANY, is_loopback
+from lodestone_serve.own_pages import names_no_other_page
 from lodestone_serve.policy import MAX_JSON_BYTES, AdmissionRule, BodyPace, policy_of
 from lodestone_serve.responses.problems import Refusal, refusal_response
 
@@ -40,7 +41,6 @@ _PROTECTIVE: Final = {
 }
 _HSTS: Final = "max-age=31536000"
 _SAFE = {"GET", "HEAD", "OPTIONS"}
-_OWN_SITES: Final = frozenset({"same-origin", "none"})  # `none`: somebody typed the address, or opened a bookmark
 _WITH_BODY = {"POST", "PATCH"}
 _HOST: Final = re.compile(r"(\[[0-9a-f:.]+\]|[\w.-]+)(:\d*)?", re.ASCII | re.IGNORECASE)
 TARGET: Final = "lodestone.target"
@@ -97,7 +97,7 @@ class SiteGuard:
         if origin is not None and (ANY in self._origins or origin.lower() in self._origins):
             return None
         sent_by = None
-        if site is not None and site.lower() not in _OWN_SITES and not _is_link(scope, headers):
+        if site is not None and not names_no_other_page(headers, site) and not _is_link(scope, headers):
             sent_by = "pages of other sites, and of other ports of this host,"
         elif origin is not None and _netloc(origin) != host.lower():
             sent_by = f"the origin {origin[:200]!r}"

@@ -299,6 +299,12 @@ async def test_over_tls_a_session_that_is_kept_apart_is_removed(http: httpx.Asyn
     assert (await browser.send("GET", "/v1/status", **tls)).status_code == 200
 
 
+def test_a_session_does_not_count_for_what_another_page_has_the_browser_load_ahead() -> None:
+    typed = {"host": "photos.example", "cookie": f"{COOKIE}=own", "sec-fetch-site": "none"}
+    assert sessions_of(Headers(typed), method="GET") == ("own",)
+    assert sessions_of(Headers({**typed, "sec-purpose": "prefetch"}), method="GET") == ()
+
+
 def test_elsewhere_without_tls_a_proxy_may_have_ended_it() -> None:
     headers = Headers({"host": "photos.example", "cookie": f"{COOKIE}=planted; {TLS_COOKIE}=own", **OWN_PAGE})
     assert sessions_of(headers, method="GET") == ("own",)

@@ -394,6 +394,19 @@ async def test_a_link_from_another_port_shows_a_page_and_runs_no_query(services:
     assert services.asked == []
 
 
+@pytest.mark.parametrize(
+    "purpose", [{"Sec-Purpose": "prefetch"}, {"Sec-Purpose": "prefetch;prerender"}, {"Purpose": "prefetch"}]
+)
+async def test_what_another_page_has_the_browser_load_ahead_runs_no_query(services: Guarded, purpose: dict[str, str]) -> None:
+    ahead = {"Sec-Fetch-Site": "none", "Sec-Fetch-Mode": "navigate", "Sec-Fetch-Dest": "document", **purpose}
+    async with client_of(app_of(services)) as http:
+        for path in ("/v1/search?q=dots", f"/v1/images/{KNOWN_ID}/similar"):
+            problem(await http.get(path, headers=ahead), 403, "forbidden")
+        assert services.asked == []
+        assert (await http.get("/", headers=ahead)).status_code == 200
+        assert (await http.get("/v1/search?q=dots", headers={**ahead, "Sec-Fetch-Site": "same-origin"})).status_code == 200
+
+
 @pytest.mark.parametrize("site", ["cross-site", "same-site"])
 @pytest.mark.parametrize(
     ("method", "path"), [("POST", "/v1/images/browse"), ("POST", "/v1/feedback"), ("DELETE", "/v1/session")]
