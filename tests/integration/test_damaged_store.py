@@ -199,6 +199,41 @@ def test_an_altered_id_mapping_ends_no_command_and_altered_vectors_are_not_searc
     assert _expected(home) == before
 
 
+@pytest.mark.parametrize("exchanged", ["folders", "generations", "specifications"])
+def test_collections_with_exchanged_files_are_rebuilt(home: Path, exchanged: str) -> None:
+    """Their files are sound, each for itself; both have as many points, and of the same pictures."""
+    before = _expected(home)
+    labels, bridge = (
+        next(path for path in (home / "home/store/collections").glob(f"{name}-*")) for name in ("labels", "bridge")
+    )
+    if exchanged == "folders":
+        _exchange(labels, bridge)
+    elif exchanged == "specifications":
+        _exchange(labels / "spec.json", bridge / "spec.json")
+    else:
+        for name in ("CURRENT", "deleted.json"):
+            if (labels / name).exists() and (bridge / name).exists():
+                _exchange(labels / name, bridge / name)
+        (first,), (second,) = labels.glob("gen-*"), bridge.glob("gen-*")
+        first.rename(bridge / first.name)
+        second.rename(labels / second.name)
+    told = run_here("verify", "--output", "json", home=home / "home")
+    assert told.code == 7
+    broken = {row["collection"]: row["broken"] for row in told.json["collections"] if row["broken"]}
+    assert broken.keys() == {labels.name, bridge.name}
+    assert repr(bridge.name) in broken[labels.name]
+    repaired = run_here("verify", "--repair", "--output", "json", home=home / "home")
+    assert (repaired.code, len(repaired.json["rebuilt"])) == (0, 2), repaired.err
+    assert _expected(home) == before
+
+
+def _exchange(first: Path, second: Path) -> None:
+    aside = first.with_name("aside")
+    first.rename(aside)
+    second.rename(first)
+    aside.rename(second)
+
+
 def test_a_service_starts_with_an_empty_collection_in_place_of_a_damaged_one(home: Path) -> None:
     before = _expected(home)
     collection, victim = next((kind[0], path) for kind, path in _files(home, "labels").items() if path.name == "segment.json")

@@ -100,7 +100,7 @@ class EdgeCollection:
             create_field_indexes(shard, spec.fields)
             shard.flush()
             shard.close()
-            content_record(shard_path.parent).renew(written=True)
+            content_record(shard_path.parent, spec.name).renew(written=True)
             write_atomically(draft / SPEC_FILE, dump_spec(spec))
             write_atomically(draft / CURRENT_FILE, generation)
             draft.rename(path)
@@ -111,7 +111,10 @@ class EdgeCollection:
     def spec(self) -> CollectionSpec:
         """Return the specification, which is read at first use so that one broken collection leaves the others usable."""
         if self._spec is None:
-            self._spec = read_spec(self.path)
+            spec = read_spec(self.path)
+            if spec.name != self.name:
+                raise damaged(self.name, self.path, f"{SPEC_FILE} is that of the collection {spec.name!r}")
+            self._spec = spec
         return self._spec
 
     def respecify(self, spec: CollectionSpec) -> None:

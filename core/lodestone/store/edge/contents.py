@@ -5,6 +5,9 @@ record `contents.json` holds while nothing is written: it is made when a collect
 `contents.stale.json` before the engine may change its files. A stale record, which a killed process leaves, still tells of
 files that were cut or lost, and of altered files in segments with a graph, which no write changes.
 
+The record also names the collection. Files of one collection in the folder of another are sound, and their vectors are another
+space's: without the name, such an exchange would be answered from.
+
 Without optimisation, which makes a new generation, the engine's files only grow, with three exceptions: segments of its log
 come and go, JSON files are replaced, and journals are applied and deleted when a shard is opened.
 """
@@ -73,14 +76,17 @@ class ContentRecord:
 
     Args:
         generation: Folder of the generation, which gets the record.
+        collection: Name of the collection that the generation belongs to.
         shard: Name of the engine's folder in it.
         own: Names of files of the generation itself that are recorded where they exist.
     """
 
-    def __init__(self, generation: Path, *, shard: str, own: Iterable[str] = ()) -> None:
+    def __init__(self, generation: Path, *, collection: str, shard: str, own: Iterable[str] = ()) -> None:
         self._generation = generation
+        self._collection = collection
         self._shard = shard
         self._own = tuple(own)
+        self._recorded_for: str | None = None
         self._facts, self._holds = self._read()
 
     @property
@@ -92,7 +98,7 @@ class ContentRecord:
         """Return what is wrong with the first file that is not as recorded; None if there is none.
 
         A generation without a record, or with one of another version of the engine, which may have converted files, is not
-        judged.
+        judged. Records of earlier versions name no collection.
 
         Args:
             at_most: Bytes to read; None for all. What is beyond is compared by size and time alone.
@@ -100,6 +106,8 @@ class ContentRecord:
         Raises:
             OSError: a file cannot be read.
         """
+        if self._recorded_for not in (None, self._collection):
+            return f"its files are those of the collection {self._recorded_for!r}"
         sizes = self._sizes()
         for name, known in sorted(self._facts.items(), key=lambda item: item[1].size):
             if not self._holds and (name.startswith(_LOG) or name.endswith((_REWRITTEN, _JOURNAL))):
@@ -153,10 +161,11 @@ class ContentRecord:
             facts = self._now(written=True)
         self._facts = facts
         with suppress(OSError):
-            if same and (self._generation / STALE_FILE).exists():
+            if same and self._recorded_for is not None and (self._generation / STALE_FILE).exists():
                 (self._generation / STALE_FILE).replace(self._generation / CONTENTS_FILE)
             else:
-                write_atomically(self._generation / CONTENTS_FILE, _dump(facts))
+                write_atomically(self._generation / CONTENTS_FILE, _dump(facts, self._collection))
+                self._recorded_for = self._collection
                 (self._generation / STALE_FILE).unlink(missing_ok=True)
                 (self._generation / _FORMER_FILE).unlink(missing_ok=True)
             self._holds = True
@@ -177,7 +186,8 @@ class ContentRecord:
         """Return the recorded facts, and whether they hold."""
         former = self._generation / _FORMER_FILE
         for name, holds in ((CONTENTS_FILE, True), (STALE_FILE, False)):
-            if (facts := _load(self._generation / name)) is not None:
+            if (record := _load(self._generation / name)) is not None:
+                facts, self._recorded_for = record
                 # An earlier version that opened the collection writes its own record, and does not know this one.
                 return facts, holds and not former.exists()
         with suppress(OSError, ValueError, KeyError, TypeError, AttributeError):
@@ -255,24 +265,25 @@ def _next_data(descriptor: int, offset: int) -> int:
         return 1 << 62 if error.errno == errno.ENXIO else offset  # nothing but a hole follows, or no holes are known
 
 
-def _dump(facts: Mapping[str, FileFacts]) -> str:
+def _dump(facts: Mapping[str, FileFacts], collection: str) -> str:
     """Return the record as text: a line of JSON, and a line with its checksum."""
     files = {name: [one.size, one.mtime_ns, one.checksum] for name, one in sorted(facts.items())}
-    line = json.dumps({"engine": _engine(), "files": files})
+    line = json.dumps({"engine": _engine(), "collection": collection, "files": files})
     return f"{line}\n{zlib.crc32(line.encode()):08x}\n"
 
 
-def _load(path: Path) -> dict[str, FileFacts] | None:
-    """Return the facts of a record of this version of the engine; None if there is none, or it is damaged itself."""
+def _load(path: Path) -> tuple[dict[str, FileFacts], str | None] | None:
+    """Return the facts and the collection of a record of this version of the engine; None for none, or a damaged one."""
     try:
         line, checksum = path.read_text(encoding="utf-8").split("\n")[:2]
         if int(checksum, 16) != zlib.crc32(line.encode()):
             return None
         record = json.loads(line)
         files = {str(name): FileFacts(*(int(number) for number in facts)) for name, facts in record["files"].items()}
+        collection = record.get("collection")
     except (OSError, ValueError, KeyError, TypeError, AttributeError):
         return None
-    return files if record["engine"] == _engine() else None
+    return (files, collection) if record["engine"] == _engine() else None
 
 
 @cache

@@ -51,7 +51,7 @@ class Generation:
         with engine_errors("opening", path, collection=collection):
             if not (path / SHARD_DIR).is_dir():
                 raise damaged(collection, path, "the engine's folder is missing")
-            self._record = content_record(path)
+            self._record = content_record(path, collection)
             if (why := self._record.damage()) is not None:
                 raise damaged(collection, path, why)
             require_room_to_map(path)
@@ -150,9 +150,9 @@ def _trial(shard: Path) -> str | None:
     return wrong_mapping(shard) or run_probe(shard)
 
 
-def content_record(path: Path) -> ContentRecord:
-    """Return the record of what the files of the generation in this folder hold."""
-    return ContentRecord(path, shard=SHARD_DIR, own=(BUILT_FILE,))
+def content_record(path: Path, collection: str) -> ContentRecord:
+    """Return the record of what the files of the generation in this folder hold, for the collection of this name."""
+    return ContentRecord(path, collection=collection, shard=SHARD_DIR, own=(BUILT_FILE,))
 
 
 def record_build(path: Path, spec: CollectionSpec) -> None:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import os
 import struct
 import uuid
+import zlib
 from pathlib import Path
 
 import pytest
@@ -32,8 +34,8 @@ def generation(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def _record(generation: Path) -> ContentRecord:
-    return ContentRecord(generation, shard="shard", own=("built.json",))
+def _record(generation: Path, collection: str = "bridge-1") -> ContentRecord:
+    return ContentRecord(generation, collection=collection, shard="shard", own=("built.json",))
 
 
 def _flip(path: Path, at: int = -1, bit: int = 0) -> None:
@@ -120,6 +122,28 @@ def test_large_files_are_trusted_by_size_and_time_up_to_a_full_comparison(genera
     assert "altered" in (_record(generation).damage(at_most=None) or "")
     os.utime(path)  # somebody wrote it
     assert "altered" in (_record(generation).damage(at_most=0) or "")
+
+
+def test_files_of_another_collection_are_told_of_also_by_a_stale_record(generation: Path) -> None:
+    assert _record(generation, "labels-1").damage() == "its files are those of the collection 'bridge-1'"
+    _record(generation).suspend(durable=True)
+    assert _record(generation, "labels-1").damage() == "its files are those of the collection 'bridge-1'"
+    assert _record(generation).damage() is None
+
+
+def test_a_record_of_before_collections_were_named_is_completed_by_the_next(generation: Path) -> None:
+    path = generation / CONTENTS_FILE
+    record = json.loads(path.read_text("utf-8").split("\n")[0])
+    del record["collection"]
+    line = json.dumps(record)
+    path.write_text(f"{line}\n{zlib.crc32(line.encode()):08x}\n", encoding="utf-8")
+    assert _record(generation, "labels-1").damage() is None
+    former = _record(generation)
+    assert former.holds
+    former.suspend(durable=False)
+    former.renew(written=False)  # no file was changed
+    assert _record(generation).damage() is None
+    assert "'bridge-1'" in (_record(generation, "labels-1").damage() or "")
 
 
 def test_a_damaged_record_vouches_for_nothing(generation: Path) -> None:
