@@ -67,22 +67,25 @@ def create(
 def list_(where: _Where, output: OutputOption = Output.HUMAN) -> None:
     """List the snapshots of a backup, oldest first."""
     with CommandContext(output=output) as context:
-        from lodestone.backup.snapshots import snapshots
+        from lodestone.backup.snapshots import UnreadableSnapshot, all_snapshots
         from lodestone.files.opening import open_area
 
-        found = snapshots(open_area(where))
+        found = all_snapshots(open_area(where))
 
         def human(console: Console) -> None:
             if not found:
                 console.print("no snapshot yet: lodestone backup create")
             for manifest in found:
+                if isinstance(manifest, UnreadableSnapshot):
+                    console.print(printable(f"{manifest.name}  cannot be used: {manifest.problem}"), markup=False)
+                    continue
                 size = manifest.embedding_bytes / (1 << 20)
                 console.print(
                     f"{manifest.name}  {manifest.images:,} pictures, {size:,.1f} MB of embeddings, profile {manifest.profile}",
                     markup=False,
                 )
 
-        context.emit([_facts(manifest) for manifest in found], human)
+        context.emit([asdict(one) if isinstance(one, UnreadableSnapshot) else _facts(one) for one in found], human)
 
 
 @app.command()

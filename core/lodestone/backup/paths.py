@@ -6,11 +6,15 @@ A backup may be forged. It must not plant settings, the address of a service, or
 from __future__ import annotations
 
 import re
+import unicodedata
+from collections.abc import Iterable
 from typing import Final
 
 from lodestone.errors import ConfigurationError
 
 _PART: Final = re.compile(r"[^\x00-\x1f\x7f/\\:]+")
+_PART_BYTES: Final = 200  # file systems take 255, and unfinished files have longer names
+_PARTS: Final = 16
 _ARTIFACTS: Final = "artifacts"
 _THUMBNAIL: Final = re.compile(
     r"[0-9a-f]{2}/[0-9a-f]+\.jpg|packs/[A-Za-z0-9][A-Za-z0-9_-]*/[A-Za-z0-9_-]{2}/[A-Za-z0-9][A-Za-z0-9_-]*\.thumbnails"
@@ -59,9 +63,38 @@ def require_table(path: str, *, folder: str) -> None:
         raise _forged(path)
 
 
+def require_different(paths: Iterable[str]) -> None:
+    """Require that no two paths mean the same file on any file system, and that none is a folder of another.
+
+    Raises:
+        ConfigurationError: Two do.
+    """
+    seen: dict[str, str] = {}
+    folders: dict[str, str] = {}
+    for path in paths:
+        key = unicodedata.normalize("NFC", unicodedata.normalize("NFC", path).casefold())
+        parts = key.split("/")
+        above = ["/".join(parts[:length]) for length in range(1, len(parts))]
+        twin = seen.get(key) or folders.get(key) or next((seen[folder] for folder in above if folder in seen), None)
+        if twin is not None:
+            raise ConfigurationError(
+                f"the backup names a file twice: {twin!r} and {path!r}",
+                hint="it is damaged or forged: restore another snapshot; nothing was restored",
+            )
+        seen[key] = path
+        folders.update(dict.fromkeys(above, path))
+
+
 def _is_plain(parts: list[str]) -> bool:
-    """Return whether these are names, none of which is hidden, leads upwards, or means a drive."""
-    return all(_PART.fullmatch(part) and not part.startswith(".") for part in parts)
+    """Return whether these are names that a file system takes and a terminal shows, none hidden, upwards, or of a drive."""
+    return len(parts) <= _PARTS and all(_is_name(part) for part in parts)
+
+
+def _is_name(part: str) -> bool:
+    if not _PART.fullmatch(part) or part.startswith("."):
+        return False
+    # Also no half of a surrogate pair, and nothing that hides or turns what follows.
+    return not any(unicodedata.category(one).startswith("C") for one in part) and len(part.encode()) <= _PART_BYTES
 
 
 def _forged(path: str) -> ConfigurationError:

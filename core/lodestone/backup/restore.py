@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Final
 
-from lodestone.backup.paths import require_artifact, require_embeddings, require_thumbnail
+from lodestone.backup.paths import require_artifact, require_different, require_embeddings, require_thumbnail
 from lodestone.backup.snapshots import THUMBNAILS, Manifest, pooled, read_checked, snapshot, total
 from lodestone.backup.tables import read_tables
 from lodestone.catalog.export import READABLE
@@ -24,7 +24,7 @@ from lodestone.config.settings import CONFIG_NAME
 from lodestone.config.unfinished import RESTORE, Stage, UnfinishedWork
 from lodestone.embeddings.corpus_records import write_corpus_record
 from lodestone.errors import ConfigurationError, EmbeddingsDamagedError, HomeUnfinishedError, LodestoneError
-from lodestone.files.area import FileArea
+from lodestone.files.area import FileArea, StoredFile
 from lodestone.files.opening import open_area
 from lodestone.imaging.thumbnail_packs import FOLDER as PACKS
 from lodestone.imaging.thumbnail_packs import decode
@@ -42,6 +42,8 @@ if TYPE_CHECKING:
 _NOT_RESTORED: Final = frozenset({"loads", "deletions", "aliases", "tag_outbox"})
 _AT_ONCE: Final = 256
 _THREADS: Final = 8
+_MOST_THUMBNAIL: Final = 4 << 20  # bytes
+_JPEG: Final = b"\xff\xd8\xff"
 SETTINGS_ASIDE: Final = f"{CONFIG_NAME}.from-backup"
 """Name of the settings of a backup that are not put into force."""
 _Pages = Iterator[tuple["Table", Sequence[Mapping[str, Any]]]]
@@ -125,7 +127,11 @@ def restore_backup(
         if manifest.thumbnails:
             _restore_thumbnails(resources, area)
         _take_id(resources, work.home_id)
-        catalog.import_rows(_adapted_rows(read_tables(area, manifest.tables), lacking))
+        try:
+            catalog.import_rows(_adapted_rows(read_tables(area, manifest.tables), lacking))
+        except ConfigurationError:  # going on would not help
+            work.end(resources.home.path)
+            raise
     Faults.from_environment().reach("catalog-made")
     catalog.reset_tag_outbox()
     _record_corpora(resources)
@@ -192,18 +198,30 @@ def _begin(resources: StoredHome, work: UnfinishedWork) -> UnfinishedWork:
 
 
 def _check(area: FileArea, manifest: Manifest) -> None:
-    """Read every table, and require that no file is named that a backup does not hold."""
+    """Read every table and artifact, and require that no file is named that a backup does not hold."""
     for table, rows in read_tables(area, manifest.tables):
         if table.name == "receipts":
             for row in rows:
                 require_embeddings(row["path"])
-                pooled(row["checksum"])
+                _require_checksum(row["checksum"])
         elif table.name == "artifacts":
             for row in rows:
                 require_artifact(f"artifacts/{row['path']}")
+    require_different(other.path for other in manifest.others)
     for other in manifest.others:
         if other.path != CONFIG_NAME:
             require_artifact(other.path)
+        read_checked(area, pooled(other.checksum), size=other.size, checksum=other.checksum)
+
+
+def _require_checksum(checksum: str) -> None:
+    try:
+        pooled(checksum)
+    except ValueError as error:
+        raise ConfigurationError(
+            f"the backup names a file by what is {error}",
+            hint="it is damaged or forged: restore another snapshot; nothing was restored",
+        ) from error
 
 
 def _record_corpora(resources: StoredHome) -> None:
@@ -253,7 +271,7 @@ def _restore_embeddings(resources: StoredHome, area: FileArea, manifest: Manifes
     faults = Faults.from_environment()
 
     def copy(row: Mapping[str, Any]) -> bool:
-        if target.size(row["path"]) == row["size"]:
+        if _has(target, row):
             return True
         try:
             content = read_checked(area, pooled(row["checksum"]), size=row["size"], checksum=row["checksum"])
@@ -274,6 +292,17 @@ def _restore_embeddings(resources: StoredHome, area: FileArea, manifest: Manifes
     return lacking
 
 
+def _has(target: FileArea, row: Mapping[str, Any]) -> bool:
+    """Return whether an interrupted restore wrote this file already; one from elsewhere may have the same name and size."""
+    if target.size(row["path"]) != row["size"]:
+        return False
+    try:
+        read_checked(target, row["path"], size=row["size"], checksum=row["checksum"])
+    except EmbeddingsDamagedError:
+        return False
+    return True
+
+
 def _restore_thumbnails(resources: StoredHome, area: FileArea) -> None:
     target = resources.thumbnails.area
     write: Callable[..., None] = target.write
@@ -281,9 +310,27 @@ def _restore_thumbnails(resources: StoredHome, area: FileArea) -> None:
         path = stored.path.removeprefix(f"{THUMBNAILS}/")
         require_thumbnail(path)
         if target.folder is not None and path.startswith(f"{PACKS}/"):
-            _restore_singly(resources.thumbnails, area.read(stored.path))
-        elif target.size(path) != stored.size:
-            write(path, area.read(stored.path), durable=False)
+            if (pack := _picture(area, stored)) is not None:
+                _restore_singly(resources.thumbnails, pack)
+        elif target.size(path) != stored.size and (content := _picture(area, stored)) is not None:
+            write(path, content, durable=False)
+
+
+def _picture(area: FileArea, stored: StoredFile) -> pa.Buffer | None:
+    """Return the content of a thumbnail; None for what is none, which is made again on request.
+
+    Thumbnails have no checksum, and are shown to whoever may search: a link to a file of this machine is not followed.
+    """
+    is_pack = stored.path.startswith(f"{THUMBNAILS}/{PACKS}/")
+    if (area.folder is not None and (area.folder / stored.path).is_symlink()) or (
+        not is_pack and stored.size > _MOST_THUMBNAIL
+    ):
+        return None
+    try:
+        content = area.read(stored.path)
+    except OSError:
+        return None
+    return content if is_pack or bytes(content[: len(_JPEG)]) == _JPEG else None
 
 
 def _restore_singly(thumbnails: ThumbnailStore, pack: pa.Buffer) -> None:

@@ -16,13 +16,17 @@ from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime, timedelta
-from typing import Any, Final, Self
+from functools import cache
+from typing import ClassVar, Final
 from uuid import uuid4
 
 import pyarrow as pa
 from blake3 import blake3
+from pydantic import ConfigDict, NonNegativeInt, TypeAdapter, ValidationError
+from pydantic_core import from_json
 
 from lodestone.backup.paths import require_table
+from lodestone.config.home import is_home_id
 from lodestone.errors import ConfigurationError, EmbeddingsDamagedError, HomeVersionError, NotFoundError
 from lodestone.files.area import FileArea
 
@@ -32,16 +36,20 @@ SNAPSHOTS: Final = "snapshots"
 FILES: Final = "files"
 THUMBNAILS: Final = "thumbnails"
 _TIME: Final = "%Y%m%dT%H%M%S.%f"
+_MOST_BYTES: Final = 256 << 20  # a manifest has some hundred bytes for each table's file and each lacking part
+_AS_WRITTEN: Final = ConfigDict(strict=True, extra="forbid")  # a manifest may be forged: nothing is converted
 
 
 @dataclass(frozen=True, slots=True)
 class TableFile:
     """Parquet file that holds some rows of one table."""
 
+    __pydantic_config__: ClassVar[ConfigDict] = _AS_WRITTEN
+
     table: str
     path: str
-    rows: int
-    size: int
+    rows: NonNegativeInt
+    size: NonNegativeInt
     checksum: str
 
 
@@ -49,14 +57,18 @@ class TableFile:
 class OtherFile:
     """File of the home (an artifact or its settings); `path` is relative to the home."""
 
+    __pydantic_config__: ClassVar[ConfigDict] = _AS_WRITTEN
+
     path: str
-    size: int
+    size: NonNegativeInt
     checksum: str
 
 
 @dataclass(frozen=True, slots=True)
 class LackingPart:
     """Embeddings file that could not be backed up; a restored home embeds the slice again."""
+
+    __pydantic_config__: ClassVar[ConfigDict] = _AS_WRITTEN
 
     slice_id: str
     part: str
@@ -67,6 +79,8 @@ class LackingPart:
 class Manifest:
     """Manifest that describes the contents of one snapshot."""
 
+    __pydantic_config__: ClassVar[ConfigDict] = _AS_WRITTEN
+
     name: str
     created_at: datetime
     lodestone: str
@@ -76,9 +90,9 @@ class Manifest:
     tables: tuple[TableFile, ...]
     others: tuple[OtherFile, ...] = ()
     lacking: tuple[LackingPart, ...] = ()
-    images: int = 0
-    embedding_files: int = 0
-    embedding_bytes: int = 0
+    images: NonNegativeInt = 0
+    embedding_files: NonNegativeInt = 0
+    embedding_bytes: NonNegativeInt = 0
     thumbnails: bool = False
     format: int = field(default=FORMAT)
 
@@ -86,8 +100,8 @@ class Manifest:
         """Return the content of the manifest's file, as UTF-8 JSON."""
         return json.dumps(asdict(self), default=lambda value: value.isoformat(), ensure_ascii=False, indent=1).encode()
 
-    @classmethod
-    def from_json(cls, content: bytes, *, where: str) -> Self:
+    @staticmethod
+    def from_json(content: bytes, *, where: str) -> Manifest:
         """Parse the content of a manifest's file.
 
         Raises:
@@ -95,26 +109,26 @@ class Manifest:
             ConfigurationError: It is damaged.
         """
         try:
-            content_json: dict[str, Any] = json.loads(content)
-            written_format = int(content_json["format"])
-            if written_format > FORMAT:
+            written_format = from_json(content)["format"]
+            if isinstance(written_format, int) and written_format > FORMAT:
                 raise HomeVersionError(
                     f"the backup {where!r} has format {written_format}; this Lodestone reads {FORMAT}", hint="upgrade Lodestone"
                 )
-            return cls(
-                **{
-                    **content_json,
-                    "created_at": datetime.fromisoformat(content_json["created_at"]),
-                    "tables": tuple(TableFile(**entry) for entry in content_json["tables"]),
-                    "others": tuple(OtherFile(**entry) for entry in content_json["others"]),
-                    "lacking": tuple(LackingPart(**entry) for entry in content_json["lacking"]),
-                }
-            )
+            manifest = _parser().validate_json(content)
         except (ValueError, KeyError, TypeError) as error:
             raise ConfigurationError(
-                f"the manifest of {where!r} cannot be read: {error}",
+                f"the manifest of {where!r} cannot be read: {_first_problem(error)}",
                 hint="take another snapshot (`lodestone backup list`): this one is damaged",
             ) from error
+        return manifest
+
+
+@dataclass(frozen=True, slots=True)
+class UnreadableSnapshot:
+    """Snapshot whose manifest is damaged or forged; `problem` says how."""
+
+    name: str
+    problem: str
 
 
 def new_name(area: FileArea) -> str:
@@ -144,9 +158,26 @@ def pooled(checksum: str) -> str:
 
 
 def snapshots(area: FileArea) -> list[Manifest]:
-    """Return the manifests of all finished snapshots, oldest first."""
+    """Return the manifests of all finished snapshots, oldest first.
+
+    Raises:
+        ConfigurationError: One of them cannot be read.
+    """
     names, _ = area.names(SNAPSHOTS)
     return [manifest for name in names if (manifest := _manifest(area, name)) is not None]
+
+
+def all_snapshots(area: FileArea) -> list[Manifest | UnreadableSnapshot]:
+    """Return all finished snapshots, oldest first, also those whose manifest cannot be read."""
+    found: list[Manifest | UnreadableSnapshot] = []
+    for name in area.names(SNAPSHOTS)[0]:
+        try:
+            manifest = _manifest(area, name)
+        except (ConfigurationError, HomeVersionError) as error:
+            found.append(UnreadableSnapshot(name, error.message))
+        else:
+            found += [manifest] if manifest is not None else []
+    return found
 
 
 def snapshot(area: FileArea, name: str | None = None) -> Manifest:
@@ -192,25 +223,48 @@ def total(files: Sequence[TableFile], table: str) -> int:
 
 
 def _manifest(area: FileArea, name: str) -> Manifest | None:
+    where = f"{area.location}/{folder_of(name)}"
     try:
         content = area.read(f"{folder_of(name)}/{MANIFEST}")
     except (FileNotFoundError, NotADirectoryError):
         return None
-    where = f"{area.location}/{folder_of(name)}"
+    except OSError as error:
+        raise _unusable(where, error) from error
+    if content.size > _MOST_BYTES:
+        raise _unusable(where, f"it has {content.size:,} bytes")
     manifest = Manifest.from_json(bytes(content), where=where)
     try:
         if manifest.name != name:
             raise ValueError(f"it is the one of {manifest.name!r}")
+        if not is_home_id(manifest.home_id):
+            raise ValueError(f"{manifest.home_id[:80]!r} is no id of a home")
         for file in manifest.tables:
             require_table(file.path, folder=folder_of(name))
         for other in manifest.others:
             pooled(other.checksum)
     except ValueError as error:
-        raise ConfigurationError(
-            f"the manifest of {where!r} cannot be used: {error}",
-            hint="take another snapshot (`lodestone backup list`): this one is damaged or forged",
-        ) from error
+        raise _unusable(where, error) from error
     return manifest
+
+
+def _unusable(where: str, why: object) -> ConfigurationError:
+    return ConfigurationError(
+        f"the manifest of {where!r} cannot be used: {why}",
+        hint="take another snapshot (`lodestone backup list`): this one is damaged or forged",
+    )
+
+
+@cache
+def _parser() -> TypeAdapter[Manifest]:
+    return TypeAdapter(Manifest)
+
+
+def _first_problem(error: Exception) -> object:
+    """Return what is wrong, in a line."""
+    if not isinstance(error, ValidationError):
+        return error
+    first = error.errors(include_url=False, include_input=False)[0]
+    return f"{'.'.join(str(place) for place in first['loc'])}: {first['msg']}"
 
 
 def _damaged(area: FileArea, path: str, what: str) -> EmbeddingsDamagedError:

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from blake3 import blake3
 from sqlalchemy import JSON, BigInteger, Boolean, Column, Float, Integer, LargeBinary, Table
@@ -19,6 +20,9 @@ from lodestone.files.area import FileArea
 
 _ROWS_A_FILE: Final = 50_000
 _BYTES_A_FILE: Final = 64 << 20
+# More than this no file of a backup has. A forged one of a few kilobytes could unfold to more than the memory.
+_MOST_ROWS: Final = 1_000_000
+_MOST_BYTES: Final = 1 << 30
 
 
 def write_tables(export: Export, area: FileArea, folder: str) -> Iterator[TableFile]:
@@ -47,7 +51,7 @@ def read_tables(
 
     Raises:
         EmbeddingsDamagedError: A file is missing or damaged.
-        ConfigurationError: A table or column is unknown to this version.
+        ConfigurationError: A table or column is unknown to this version, or a file holds what no backup does.
     """
     by_name = {table.name: table for table in TABLES}
     unknown = {file.table for file in files} - by_name.keys()
@@ -58,7 +62,10 @@ def read_tables(
             continue
         for file in sorted((file for file in files if file.table == name), key=lambda file: file.path):
             content = read_checked(area, file.path, size=file.size, checksum=file.checksum)
-            yield table, _from_arrow(table, pq.read_table(pa.BufferReader(content), use_threads=False))
+            try:
+                yield table, _from_arrow(table, _unfolded(file, content))
+            except (pa.ArrowException, ValueError, RecursionError, OverflowError) as error:
+                raise _forged(file, error) from error
 
 
 def _write(area: FileArea, path: str, table: Table, chunks: Sequence[pa.Table]) -> TableFile:
@@ -80,19 +87,59 @@ def _to_arrow(table: Table, rows: Sequence[Mapping[str, Any]]) -> pa.Table:
     return pa.table(columns)
 
 
+def _unfolded(file: TableFile, content: pa.Buffer) -> pa.Table:
+    """Return the table of a file, its texts as dictionaries: what a text takes that stands in every row is known before.
+
+    Raises:
+        ValueError: It has other rows than the manifest says, or would fill the memory.
+        ArrowException: It is no Parquet file.
+    """
+    metadata = pq.read_metadata(pa.BufferReader(content))
+    if metadata.num_rows != file.rows or metadata.num_rows > _MOST_ROWS:
+        raise ValueError(f"it has {metadata.num_rows:,} rows, and the manifest says {file.rows:,}")
+    size = sum(metadata.row_group(number).total_byte_size for number in range(metadata.num_row_groups))
+    texts = [field.name for field in metadata.schema.to_arrow_schema() if pa.types.is_string(field.type)]
+    if size <= _MOST_BYTES:
+        table = pq.read_table(pa.BufferReader(content), use_threads=False, read_dictionary=texts)
+        size = sum(_text_bytes(chunk) for name in texts for chunk in table.column(name).chunks)
+    if size > _MOST_BYTES:
+        raise ValueError(f"it would take {size:,} bytes of memory")
+    return table
+
+
+def _text_bytes(chunk: pa.DictionaryArray) -> int:
+    lengths = pc.binary_length(chunk.dictionary)
+    return pc.sum(pc.take(lengths, chunk.indices).cast(pa.int64())).as_py() or 0
+
+
 def _from_arrow(table: Table, arrow_table: pa.Table) -> list[dict[str, Any]]:
     unknown = set(arrow_table.column_names) - {column.name for column in table.columns}
     if unknown:
         raise ConfigurationError(
             f"the backup's table {table.name!r} has unknown columns: {sorted(unknown)}", hint="upgrade Lodestone"
         )
-    rows: list[dict[str, Any]] = arrow_table.to_pylist()
-    for name in (
-        column.name for column in table.columns if isinstance(column.type, JSON) and column.name in arrow_table.column_names
-    ):
+    columns = {}
+    for column in table.columns:
+        if column.name not in arrow_table.column_names:  # an earlier version had none
+            if not column.nullable and column.default is None and column.server_default is None:
+                raise ValueError(f"the column {column.name!r} is missing")
+            continue
+        values = arrow_table.column(column.name)
+        if not column.nullable and values.null_count:
+            raise ValueError(f"the column {column.name!r} has empty values")
+        columns[column.name] = values.cast(_arrow_type(column))
+    rows: list[dict[str, Any]] = pa.table(columns).to_pylist()
+    for name in (column.name for column in table.columns if isinstance(column.type, JSON) and column.name in columns):
         for row in rows:
             row[name] = json.loads(row[name])
     return rows
+
+
+def _forged(file: TableFile, why: object) -> ConfigurationError:
+    return ConfigurationError(
+        f"the file {file.path!r} of the backup cannot be used: {why}",
+        hint="it is damaged or forged: restore another snapshot; nothing was restored",
+    )
 
 
 def _arrow_type(column: Column[Any]) -> pa.DataType:

@@ -105,7 +105,10 @@ def _named(area: FileArea, manifest: Manifest, tables: Any) -> Iterator[tuple[st
 
 
 def _problem(area: FileArea, checksum: str, size: int, *, quick: bool) -> str | None:
-    path = pooled(checksum)
+    try:
+        path = pooled(checksum)
+    except ValueError as error:
+        return str(error)
     if quick:
         actual = area.size(path)
         return None if actual == size else f"{path} has {actual or 0} bytes instead of {size}"

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from sqlalchemy import Connection, Table, func, insert, select
+from sqlalchemy.exc import IntegrityError
 
 from lodestone.catalog import tables
 from lodestone.catalog.database.engine import CatalogBase, translated_errors
@@ -77,8 +78,7 @@ class ExportRows(CatalogBase):
             pages: Rows of tables, each table after those that it refers to; a table may have any number of pages.
 
         Raises:
-            ConfigurationError: The catalog is not empty; nothing was changed.
-            CatalogError: A row breaks a constraint; nothing was changed.
+            ConfigurationError: The catalog is not empty, or a row breaks a constraint; nothing was changed.
         """
         url = self._engine.url.render_as_string(hide_password=True)
 
@@ -92,7 +92,13 @@ class ExportRows(CatalogBase):
             counts: dict[str, int] = {}
             for table, rows in pages:
                 for start in range(0, len(rows), _PAGE):
-                    connection.execute(insert(table), [dict(row) for row in rows[start : start + _PAGE]])
+                    try:
+                        connection.execute(insert(table), [dict(row) for row in rows[start : start + _PAGE]])
+                    except IntegrityError as error:
+                        raise ConfigurationError(
+                            f"the rows of the table {table.name!r} do not fit together: {error.orig}",
+                            hint="they are damaged or forged: restore another snapshot; the catalog is empty as before",
+                        ) from error
                 counts[table.name] = counts.get(table.name, 0) + len(rows)
             refresh_parts(connection)  # receipts may have been left out
             return counts

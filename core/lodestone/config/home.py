@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import errno
 import json
+import os
+import stat
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -26,6 +28,8 @@ if TYPE_CHECKING:
 HOME_FORMAT = 1  # raised when an older Lodestone could misread what a newer one wrote
 _MARKER = "home.json"
 _ID = "id"
+_MOST_ID = 64  # characters
+_MOST_BYTES = 1 << 16
 _REPAIR = (
     "the home lost its id, which names its collections on a Qdrant server: `lodestone catalog repair-home` takes it from the "
     "catalog, and `lodestone catalog repair-home BACKUP` from a backup; nothing was changed"
@@ -94,13 +98,13 @@ class Home:
         Raises:
             ConfigurationError: There is no home yet, or its marker is damaged.
         """
-        home_id = self._marked().get(_ID)
-        if not isinstance(home_id, str) or not (home_id.isascii() and home_id.isalnum()):
+        home_id: Any = self._marked().get(_ID)
+        if not is_home_id(home_id):
             raise ConfigurationError(
                 f"{str(self.marker)!r} has no usable id: {home_id!r}",
                 hint=_REPAIR,
             )
-        return home_id
+        return str(home_id)
 
     def exists(self) -> bool:
         """Return True if a home was created in this folder before, also if its marker was lost since."""
@@ -161,7 +165,7 @@ class Home:
         Raises:
             ConfigurationError: `home_id` is not a valid id.
         """
-        if home_id is not None and not (home_id.isascii() and home_id.isalnum()):
+        if home_id is not None and not is_home_id(home_id):
             raise ConfigurationError(f"{home_id!r} is no id of a home", hint="the backup's manifest is damaged")
         with self._writing(), self._marking():
             others = {name: value for name, value in self._marked().items() if name != _ID}
@@ -177,9 +181,11 @@ class Home:
         """
         kept = None
         with self._writing(), self._marking():
-            if self.marker.exists():
+            # Also a link that leads nowhere, a folder or a pipe: what is no file of ours is put aside, not read.
+            if os.path.lexists(self.marker):
                 kept = self.marker.with_name(f"{_MARKER}.{datetime.now(UTC):%Y%m%dT%H%M%S}")
-                kept.write_bytes(self.marker.read_bytes())
+                if stat.S_ISREG(self.marker.lstat().st_mode) and self.marker.stat().st_size <= _MOST_BYTES:
+                    kept.write_bytes(self.marker.read_bytes())
             try:
                 self.check()
                 content = self._marked()
@@ -187,6 +193,8 @@ class Home:
                 raise
             except ConfigurationError:
                 content = {"format": HOME_FORMAT, "written_by": __version__}
+            if kept is not None and not kept.exists():
+                self.marker.rename(kept)
             self._mark({**content, _ID: home_id})
         return kept
 
@@ -199,9 +207,11 @@ class Home:
         """Raise `HomeVersionError` if a newer Lodestone wrote this home, `ConfigurationError` if its marker cannot be read."""
         content = self._marked()
         try:
-            version, writer = int(content["format"]), str(content.get("written_by", "?"))
-        except (ValueError, KeyError, TypeError) as error:
-            raise self._damaged(error) from error
+            version, writer = content["format"], str(content.get("written_by", "?"))
+        except KeyError as error:
+            raise self._damaged(f"it has no {error}") from error
+        if not isinstance(version, int) or isinstance(version, bool) or version < 1:
+            raise self._damaged(f"its format is {version!r}")
         if version > HOME_FORMAT:
             raise HomeVersionError(
                 f"the home {str(self.path)!r} has format {version} (Lodestone {writer}); {__version__} reads {HOME_FORMAT}",
@@ -210,8 +220,14 @@ class Home:
 
     def _marked(self) -> dict[str, Any]:
         try:
-            content = json.loads(self.marker.read_text(encoding="utf-8"))
-        except (OSError, ValueError) as error:
+            if not stat.S_ISREG(self.marker.stat().st_mode):  # opening a pipe waits for its other end
+                raise self._damaged("it is no regular file")
+            with self.marker.open("rb") as file:
+                text = file.read(_MOST_BYTES + 1)
+            if len(text) > _MOST_BYTES:
+                raise self._damaged("it is too large")
+            content = json.loads(text.decode())
+        except (OSError, ValueError, RecursionError) as error:
             raise self._damaged(error) from error
         if not isinstance(content, dict):
             raise self._damaged("it is not a JSON object")
@@ -242,6 +258,11 @@ class Home:
 
     def _damaged(self, reason: object) -> ConfigurationError:
         return ConfigurationError(f"{str(self.marker)!r} cannot be read: {reason}", hint=_REPAIR)
+
+
+def is_home_id(value: object) -> bool:
+    """Return whether this can be the id of a home: ASCII letters and digits, which begin the names of its collections."""
+    return isinstance(value, str) and value.isascii() and value.isalnum() and len(value) <= _MOST_ID
 
 
 def home_of(settings: Settings) -> Home:

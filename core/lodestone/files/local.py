@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import os
 import shutil
+import stat
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -79,9 +80,11 @@ class LocalArea(FileArea):
                 sync_folder(final.parent)
 
     def read(self, path: str) -> pa.Buffer:
-        """Return a file's content, mapped into memory and not copied."""
+        """Return a file's content, mapped into memory and not copied; pipes and devices are refused, also behind links."""
         import pyarrow as pa
 
+        if not stat.S_ISREG((self._folder / path).stat().st_mode):  # opening a pipe waits for its other end
+            raise OSError(errno.EINVAL, "it is no regular file", str(self._folder / path))
         with pa.memory_map(str(self._folder / path)) as source:
             return source.read_buffer()
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import sys
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from uuid import uuid4
@@ -98,13 +99,50 @@ def test_a_home_of_a_newer_version_is_refused_and_untouched(tmp_path: Path) -> N
     assert _snapshot(tmp_path) == before
 
 
-@pytest.mark.parametrize("content", ["", "{}", "[]", '{"format": "soon"}', "\x00"])
+@pytest.mark.parametrize(
+    "content",
+    [
+        "",
+        "{}",
+        "[]",
+        "\x00",
+        "[" * 60_000,
+        " " * 70_000,
+        *(f'{{"format": {value}}}' for value in ('"soon"', "Infinity", "NaN", "true", "0", "-1", "1.9", "[1]")),
+    ],
+    ids=lambda content: content[:20],
+)
 def test_a_damaged_marker_is_an_error_that_names_the_file(tmp_path: Path, content: str) -> None:
     home = Home(tmp_path)
     home.prepare()
     home.marker.write_text(content, encoding="utf-8")
     with pytest.raises(ConfigurationError, match=r"home\.json"):
         home.check()
+
+
+def _loop(path: Path) -> None:
+    path.symlink_to(path.name)
+
+
+@pytest.mark.skipif(os.name != "posix", reason="has none of these")
+@pytest.mark.parametrize(
+    "make", [os.mkfifo, Path.mkdir, _loop, lambda path: path.symlink_to("nowhere"), lambda path: path.symlink_to("/dev/zero")]
+)
+def test_what_is_no_file_in_the_markers_place_is_told_without_opening_it_and_put_aside(
+    tmp_path: Path, make: Callable[[Path], object]
+) -> None:
+    home = Home(tmp_path)
+    home.prepare()
+    home.catalog.write_bytes(b"not empty")
+    home.marker.unlink()
+    make(home.marker)
+    for use in (home.check, home.prepare, lambda: home.id, home.has_id):
+        with pytest.raises(ConfigurationError, match=r"home\.json"):
+            use()
+    kept = home.mark_again("a1")
+    assert home.id == "a1"
+    assert kept is not None
+    assert os.path.lexists(kept)
 
 
 def test_a_file_in_the_way_is_an_error_with_the_next_step(tmp_path: Path) -> None:
