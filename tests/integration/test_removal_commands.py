@@ -71,3 +71,13 @@ def test_pictures_are_forgotten_here_by_file_and_beside_a_service_and_gone_ones_
     assert (gone.code, gone.json["gone"], gone.json["remaining"]["gone"]) == (0, 1, 0), gone.err
     assert finds(place / "home", needles(texts=["quokkaville"])) == []
     assert run(place, "directory", "describe", "pictures", "-o", "json").json["images"] == 4
+
+
+def test_a_command_that_was_killed_among_its_pictures_goes_on_with_the_others(place: Path) -> None:
+    first, second = place / "pictures" / "000000.jpg", place / "pictures" / "000001.jpg"
+    before = run(place, "directory", "describe", "pictures", "-o", "json").json["images"]
+    assert run(place, "forget", first, "--yes").code == 0
+    again = run(place, "forget", first, second, "--yes", "-o", "json")
+    assert (again.code, len(again.json["removed"]), again.json["not_indexed"]) == (0, 1, [str(first)]), again.err
+    assert run(place, "directory", "describe", "pictures", "-o", "json").json["images"] == before - 2
+    assert run(place, "forget", first, second, "--yes").code == 3

@@ -15,6 +15,8 @@ from lodestone_cli.remains import print_remains, remains_facts
 if TYPE_CHECKING:
     from rich.console import Console
 
+    from lodestone_cli.locators import Locator
+
 
 def forget(
     pictures: Annotated[
@@ -32,7 +34,7 @@ def forget(
         from lodestone.indexing.run.removal import finish_removals
 
         context.require_home()
-        ids = list(dict.fromkeys(image_id for name in pictures or () for image_id in context.locator.pictures(name)))
+        ids, absent = _meant(context.locator, pictures or [])
         if not ids and not gone:
             raise InvalidRequestError("no picture is named", hint="name files or image ids, or say --gone")
         lost = context.runtime.catalog.count_gone()[0] if gone else 0
@@ -45,11 +47,13 @@ def forget(
             for image_id in ids:
                 context.api.remove_image(image_id)
             lost = finish_removals(context.runtime, now=True) if gone else 0
-        facts: dict[str, Any] = {"removed": ids, "gone": lost, **remains_facts(context)}
+        facts: dict[str, Any] = {"removed": ids, "not_indexed": absent, "gone": lost, **remains_facts(context)}
 
         def human(console: Console) -> None:
             total = counted(len(ids) + lost, "picture")
             console.print(f"forgot {total}; the files themselves were not touched", markup=False)
+            for name in absent:
+                console.print(printable(f"not indexed, or forgotten before: {name}"), markup=False)
             if any(_is_file(place) for place in places.values()):
                 console.print(
                     "their files lie in indexed folders: move them away, or the next index run finds them again", markup=False
@@ -57,6 +61,28 @@ def forget(
             print_remains(console, facts)
 
         context.emit(facts, human)
+
+
+def _meant(locator: Locator, names: list[str]) -> tuple[list[str], list[str]]:
+    """Return the ids of the pictures that the names mean, and the names that mean none.
+
+    If the command was killed, the same one goes on with the pictures that are left.
+
+    Raises:
+        NotFoundError: no name means any.
+    """
+    from lodestone.errors import NotFoundError
+
+    ids: list[str] = []
+    missing: dict[str, NotFoundError] = {}
+    for name in names:
+        try:
+            ids += locator.pictures(name)
+        except NotFoundError as error:
+            missing[name] = error
+    if missing and not ids:
+        raise next(iter(missing.values()))
+    return list(dict.fromkeys(ids)), list(missing)
 
 
 def _is_file(place: str) -> bool:

@@ -9,9 +9,10 @@ force unless the user asks for them.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
+from enum import StrEnum
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Final
 
@@ -19,7 +20,7 @@ from lodestone.backup.paths import require_artifact, require_different, require_
 from lodestone.backup.snapshots import THUMBNAILS, Manifest, pooled, read_checked, snapshot, total
 from lodestone.backup.tables import read_tables
 from lodestone.catalog.export import READABLE
-from lodestone.catalog.records import RunState
+from lodestone.catalog.records import ImageState, RunState
 from lodestone.config.settings import CONFIG_NAME
 from lodestone.config.unfinished import RESTORE, Stage, UnfinishedWork
 from lodestone.embeddings.corpus_records import write_corpus_record
@@ -40,6 +41,7 @@ if TYPE_CHECKING:
 
 # These tables describe collections that do not exist any more.
 _NOT_RESTORED: Final = frozenset({"loads", "deletions", "aliases", "tag_outbox"})
+_STATES: Final[Mapping[str, type[StrEnum]]] = {"images": ImageState, "runs": RunState}
 _AT_ONCE: Final = 256
 _THREADS: Final = 8
 _MOST_THUMBNAIL: Final = 4 << 20  # bytes
@@ -199,11 +201,16 @@ def _begin(resources: StoredHome, work: UnfinishedWork) -> UnfinishedWork:
 
 def _check(area: FileArea, manifest: Manifest) -> None:
     """Read every table and artifact, and require that no file is named that a backup does not hold."""
+    checksums: dict[str, str] = {}  # of each path
     for table, rows in read_tables(area, manifest.tables):
-        if table.name == "receipts":
+        if table.name in _STATES:
+            _require_states(table.name, rows)
+        elif table.name == "receipts":
             for row in rows:
                 require_embeddings(row["path"])
                 _require_checksum(row["checksum"])
+                if checksums.setdefault(row["path"], row["checksum"]) != row["checksum"]:
+                    raise _forged(f"names two contents of {row['path']!r}")
         elif table.name == "artifacts":
             for row in rows:
                 require_artifact(f"artifacts/{row['path']}")
@@ -218,10 +225,19 @@ def _require_checksum(checksum: str) -> None:
     try:
         pooled(checksum)
     except ValueError as error:
-        raise ConfigurationError(
-            f"the backup names a file by what is {error}",
-            hint="it is damaged or forged: restore another snapshot; nothing was restored",
-        ) from error
+        raise _forged(f"names a file by what is {error}") from error
+
+
+def _require_states(table: str, rows: Iterable[Mapping[str, Any]]) -> None:
+    known = {state.value for state in _STATES[table]}
+    if strange := {row["state"] for row in rows} - known:
+        raise _forged(f"has {table} in a state that there is not: {min(strange)[:80]!r}")
+
+
+def _forged(how: str) -> ConfigurationError:
+    return ConfigurationError(
+        f"the backup {how}", hint="it is damaged or forged: restore another snapshot; nothing was restored"
+    )
 
 
 def _record_corpora(resources: StoredHome) -> None:
