@@ -150,6 +150,7 @@ REFUSED: dict[str, Forgery] = {
     "two contents of a path": _column("receipts", "path", "a/b.parquet"),
     "pictures in no state": _column("images", "state", "x"),
     "runs in no state": _column("runs", "state", "x"),
+    "roots of no kind": _column("roots", "kind", "x"),
     "twice the rows": _table("images", lambda table: pa.concat_tables([table, table])),
     "rows that unfold": _table("images", lambda table: table.take(pa.array([0] * 1_000_001))),
     "texts that unfold": _column("images", "uri", "a" * (300 << 20)),

@@ -12,7 +12,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
-from enum import StrEnum
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Final
 
@@ -32,6 +31,7 @@ from lodestone.imaging.thumbnail_packs import decode
 from lodestone.indexing.faults import Faults
 from lodestone.indexing.progress import Progress, ProgressEvent, RunStage, silent
 from lodestone.indexing.resources import StoredHome
+from lodestone.sources.locators import FOLDER, OBJECT, TABLE, TAR
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -41,7 +41,12 @@ if TYPE_CHECKING:
 
 # These tables describe collections that do not exist any more.
 _NOT_RESTORED: Final = frozenset({"loads", "deletions", "aliases", "tag_outbox"})
-_STATES: Final[Mapping[str, type[StrEnum]]] = {"images": ImageState, "runs": RunState}
+# Table -> column, and the values that it may have: others end the commands that read them.
+_VALUES: Final[Mapping[str, tuple[str, frozenset[str]]]] = {
+    "images": ("state", frozenset(ImageState)),
+    "runs": ("state", frozenset(RunState)),
+    "roots": ("kind", frozenset((FOLDER, OBJECT, TABLE, TAR))),
+}
 _AT_ONCE: Final = 256
 _THREADS: Final = 8
 _MOST_THUMBNAIL: Final = 4 << 20  # bytes
@@ -203,8 +208,8 @@ def _check(area: FileArea, manifest: Manifest) -> None:
     """Read every table and artifact, and require that no file is named that a backup does not hold."""
     checksums: dict[str, str] = {}  # of each path
     for table, rows in read_tables(area, manifest.tables):
-        if table.name in _STATES:
-            _require_states(table.name, rows)
+        if table.name in _VALUES:
+            _require_values(table.name, rows)
         elif table.name == "receipts":
             for row in rows:
                 require_embeddings(row["path"])
@@ -228,10 +233,10 @@ def _require_checksum(checksum: str) -> None:
         raise _forged(f"names a file by what is {error}") from error
 
 
-def _require_states(table: str, rows: Iterable[Mapping[str, Any]]) -> None:
-    known = {state.value for state in _STATES[table]}
-    if strange := {row["state"] for row in rows} - known:
-        raise _forged(f"has {table} in a state that there is not: {min(strange)[:80]!r}")
+def _require_values(table: str, rows: Iterable[Mapping[str, Any]]) -> None:
+    column, known = _VALUES[table]
+    if strange := {row[column] for row in rows} - known:
+        raise _forged(f"has {table} of a {column} that there is not: {min(strange)[:80]!r}")
 
 
 def _forged(how: str) -> ConfigurationError:
