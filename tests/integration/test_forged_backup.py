@@ -154,6 +154,7 @@ REFUSED: dict[str, Forgery] = {
     "twice the rows": _table("images", lambda table: pa.concat_tables([table, table])),
     "rows that unfold": _table("images", lambda table: table.take(pa.array([0] * 1_000_001))),
     "texts that unfold": _column("images", "uri", "a" * (300 << 20)),
+    "no thumbnail": lambda backup: (backup / "thumbnails" / "service.json").write_text("{}"),
     "a pipe": _in_place_of_the_manifest(os.mkfifo),
     "a device": _in_place_of_the_manifest(lambda path: path.symlink_to("/dev/zero")),
     "a folder": _in_place_of_the_manifest(Path.mkdir),

@@ -9,35 +9,31 @@ force unless the user asks for them.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Final
 
-from lodestone.backup.paths import require_artifact, require_different, require_embeddings, require_thumbnail
-from lodestone.backup.snapshots import THUMBNAILS, Manifest, pooled, read_checked, snapshot, total
+from lodestone.backup.paths import require_artifact, require_different, require_embeddings
+from lodestone.backup.snapshots import Manifest, pooled, read_checked, snapshot, total
 from lodestone.backup.tables import read_tables
+from lodestone.backup.thumbnails import require_thumbnails, restore_thumbnails
 from lodestone.catalog.export import READABLE
 from lodestone.catalog.records import ImageState, RunState
 from lodestone.config.settings import CONFIG_NAME
 from lodestone.config.unfinished import RESTORE, Stage, UnfinishedWork
 from lodestone.embeddings.corpus_records import write_corpus_record
 from lodestone.errors import ConfigurationError, EmbeddingsDamagedError, HomeUnfinishedError, LodestoneError
-from lodestone.files.area import FileArea, StoredFile
+from lodestone.files.area import FileArea
 from lodestone.files.opening import open_area
-from lodestone.imaging.thumbnail_packs import FOLDER as PACKS
-from lodestone.imaging.thumbnail_packs import decode
 from lodestone.indexing.faults import Faults
 from lodestone.indexing.progress import Progress, ProgressEvent, RunStage, silent
 from lodestone.indexing.resources import StoredHome
 from lodestone.sources.locators import FOLDER, OBJECT, TABLE, TAR
 
 if TYPE_CHECKING:
-    import pyarrow as pa
     from sqlalchemy import Table
-
-    from lodestone.imaging.thumbnails import ThumbnailStore
 
 # These tables describe collections that do not exist any more.
 _NOT_RESTORED: Final = frozenset({"loads", "deletions", "aliases", "tag_outbox"})
@@ -49,8 +45,6 @@ _VALUES: Final[Mapping[str, tuple[str, frozenset[str]]]] = {
 }
 _AT_ONCE: Final = 256
 _THREADS: Final = 8
-_MOST_THUMBNAIL: Final = 4 << 20  # bytes
-_JPEG: Final = b"\xff\xd8\xff"
 SETTINGS_ASIDE: Final = f"{CONFIG_NAME}.from-backup"
 """Name of the settings of a backup that are not put into force."""
 _Pages = Iterator[tuple["Table", Sequence[Mapping[str, Any]]]]
@@ -132,7 +126,7 @@ def restore_backup(
         _restore_others(resources, area, manifest, settings=work.settings)
         lacking = _restore_embeddings(resources, area, manifest, progress)
         if manifest.thumbnails:
-            _restore_thumbnails(resources, area)
+            restore_thumbnails(resources, area)
         _take_id(resources, work.home_id)
         try:
             catalog.import_rows(_adapted_rows(read_tables(area, manifest.tables), lacking))
@@ -224,6 +218,7 @@ def _check(area: FileArea, manifest: Manifest) -> None:
         if other.path != CONFIG_NAME:
             require_artifact(other.path)
         read_checked(area, pooled(other.checksum), size=other.size, checksum=other.checksum)
+    require_thumbnails(area)
 
 
 def _require_checksum(checksum: str) -> None:
@@ -322,40 +317,3 @@ def _has(target: FileArea, row: Mapping[str, Any]) -> bool:
     except EmbeddingsDamagedError:
         return False
     return True
-
-
-def _restore_thumbnails(resources: StoredHome, area: FileArea) -> None:
-    target = resources.thumbnails.area
-    write: Callable[..., None] = target.write
-    for stored in area.files(THUMBNAILS):
-        path = stored.path.removeprefix(f"{THUMBNAILS}/")
-        require_thumbnail(path)
-        if target.folder is not None and path.startswith(f"{PACKS}/"):
-            if (pack := _picture(area, stored)) is not None:
-                _restore_singly(resources.thumbnails, pack)
-        elif target.size(path) != stored.size and (content := _picture(area, stored)) is not None:
-            write(path, content, durable=False)
-
-
-def _picture(area: FileArea, stored: StoredFile) -> pa.Buffer | None:
-    """Return the content of a thumbnail; None for what is none, which is made again on request.
-
-    Thumbnails have no checksum, and are shown to whoever may search: a link to a file of this machine is not followed.
-    """
-    is_pack = stored.path.startswith(f"{THUMBNAILS}/{PACKS}/")
-    if (area.folder is not None and (area.folder / stored.path).is_symlink()) or (
-        not is_pack and stored.size > _MOST_THUMBNAIL
-    ):
-        return None
-    try:
-        content = area.read(stored.path)
-    except OSError:
-        return None
-    return content if is_pack or bytes(content[: len(_JPEG)]) == _JPEG else None
-
-
-def _restore_singly(thumbnails: ThumbnailStore, pack: pa.Buffer) -> None:
-    """Write the thumbnails of a pack as single files, as a folder has them; damaged ones are made again on request."""
-    for content, data in decode(pack).items():
-        if not thumbnails.has(content):
-            thumbnails.put(content, data)
