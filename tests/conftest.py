@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import os
 import signal
+from pathlib import Path
 
 import hypothesis
 import pytest
 import structlog
+from tests.support.collecting import has_no_test_with, import_share, look_for_garbage_once, wanted_mark
 from tests.support.fresh_catalogs import copied_catalogs, real_migrations
 from tests.support.grouping import GroupScheduling, make_scheduler, ray_first
 from tests.support.postgres_server import postgres_binaries, postgres_catalog, postgres_server, postgres_url
@@ -46,6 +48,24 @@ def pytest_configure() -> None:
     # A script's background job ignores Ctrl-C, and so would every process that a test starts and interrupts.
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    return has_no_test_with(wanted_mark(config.getoption("markexpr")), collection_path) or None  # None: others decide
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection(session: pytest.Session) -> None:
+    import_share(session.config)
+
+
+def pytest_collection_finish() -> None:
+    look_for_garbage_once()  # what was collected stays until the end
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_sessionfinish() -> None:
+    look_for_garbage_once()
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
