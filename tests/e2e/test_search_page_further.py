@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from tests.support.browser import ORDER, inaccessible, until
+from tests.support.browser import ORDER, inaccessible, until, until_asked
 from tests.support.page_answers import QUERY, events, hit, image_id, response
 from tests.support.search_page import answered, empty_site, finished, made_up_page, search, shared_browser  # noqa: F401 - fixtures
 
@@ -183,8 +183,8 @@ def test_a_picture_that_is_called_wrong_goes_behind_the_others(page: Any) -> Non
     moved = [image_id(at) for at in (0, 2, 3, 4, 5, 1)]
     until(page, ORDER, moved)
     until(page, "document.activeElement.closest('.tile')?.dataset.id", image_id(2))
-    until(page, "document.querySelector('main').getAttribute('aria-busy')", "false")
-    assert len(asked) == 2
+    until_asked(page, asked, 2)
+    finished(page)
     assert page.evaluate(ORDER) == moved, "the answer that comes again puts it there too"
     assert page.locator('[data-index="5"]').evaluate("(tile) => tile.classList.contains('wrong')")
     page.locator('[data-index="1"] .open').click()
@@ -223,24 +223,26 @@ def test_a_thumb_is_taken_back_from_what_is_told_or_by_pressing_it_again(page: A
     until(page, ORDER, [order[0], *order[2:], order[1]])
     undo = page.locator(".toast").get_by_role("button", name="Undo")
     undo.wait_for()
+    until_asked(page, asked, 2)
     finished(page)
     assert inaccessible(page) == []
     undo.focus()
     page.keyboard.press("Enter")
     page.locator(".toast").get_by_text("Taken back: this judgement does not count any more.").wait_for()
     until(page, ORDER, order)
+    until_asked(page, asked, 3)
     finished(page)
     assert page.locator(".tile.wrong, .thumbs [aria-pressed=true]").count() == 0
     assert page.evaluate("document.activeElement.id") == "results", "the button is gone"
-    assert len(asked) == 3, "asked again after each"
     body = {"query_id": QUERY, "irrelevant": [image_id(1)]}
     assert judged == [("feedback", body), ("withdraw", body)]
     right = page.locator(f'[data-id="{image_id(2)}"] .thumbs button').first
-    for pressed in ("true", "false"):
+    for count, pressed in enumerate(("true", "false"), 4):
         right.focus()
         page.keyboard.press("Enter")
         until(page, "document.querySelector('.toast')?.innerText.startsWith('T')")
         until(page, f"document.querySelector('[data-id=\"{image_id(2)}\"] .thumbs button').ariaPressed", pressed)
+        until_asked(page, asked, count)  # again after each
         finished(page)
     body = {"query_id": QUERY, "relevant": [image_id(2)]}
     assert judged[2:] == [("feedback", body), ("withdraw", body)]
@@ -251,9 +253,10 @@ def test_whoever_changes_their_mind_takes_the_first_thumb_back(page: Any) -> Non
     judged = judging(page)
     page.locator('[data-index="0"] .open').click()
     dialog = page.get_by_role("dialog")
-    for name in ("Right", "Wrong"):
+    for name, count in (("Right", 1), ("Wrong", 3)):
         dialog.get_by_role("button", name=f"{name}: 0.jpg").click()
         dialog.locator(f".thumbs [title^={name}][aria-pressed=true]").wait_for()
+        until_asked(page, judged, count)
         until(page, "document.querySelector('main').getAttribute('aria-busy')", "false")
     until(page, "document.querySelector('.toast') !== null")
     assert [(name, *body.keys()) for name, body in judged] == [
@@ -294,10 +297,11 @@ def test_a_thumb_that_cannot_be_taken_back_stays(page: Any) -> None:
 def test_words_that_are_searched_next_are_judged_by_themselves(page: Any) -> None:
     shown(page, 4)
     judged = judging(page)
-    for words in ("dogs", "boats"):
+    for count, words in enumerate(("dogs", "boats"), 1):
         search(page, words)
         page.locator('[data-index="0"] .thumbs button').first.focus()
         page.keyboard.press("Enter")
+        until_asked(page, judged, count)
         until(page, "document.querySelector('.toast') !== null")
         finished(page)
     assert [name for name, _ in judged] == ["feedback", "feedback"], "what was said for other words stays"
@@ -326,7 +330,7 @@ def test_a_judgement_that_is_refused_is_taken_back(page: Any) -> None:
     page.keyboard.press("Enter")
     page.locator(".toast").get_by_text("the service has too much to do").wait_for()
     until(page, ORDER, [image_id(at) for at in range(4)])
-    assert page.locator(".tile.wrong").count() == 0
+    until(page, "document.querySelectorAll('.tile.wrong').length", 0)
 
 
 def test_the_record_of_a_query_is_asked_for_again_where_it_could_not_be_read(page: Any) -> None:

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.support.browser import PHONE, inaccessible, matches, page_of, until
+from tests.support.browser import PHONE, inaccessible, matches, page_of, steady, until
 from tests.support.page_answers import PIXEL, answering, events, guide, hit, image_id, response
 from tests.support.search_page import (  # noqa: F401 - fixtures
     MOST_ABOVE,
@@ -394,23 +394,23 @@ def test_a_toast_covers_nothing(browser: Any, site: Served, device: dict[str, An
         shown(page)
         for scrolled in (0, 900):
             page.evaluate(f"scrollTo(0, {scrolled})")
-            page.wait_for_timeout(300)
             tile = page.locator(".tile").nth(4)
             name = tile.get_attribute("data-id")
             below = f"document.querySelector('[data-id=\"{name}\"]').getBoundingClientRect().top - {HEADER_BOTTOM}"
-            before = page.evaluate(below)
+            before = steady(page, below)
             tile.locator(".thumbs button").first.evaluate("(thumb) => thumb.click()")
             page.wait_for_selector(".toast")
-            page.wait_for_timeout(300)
             if scrolled == 0:
-                assert page.evaluate(BELOW_TOAST) == []
-            assert abs(page.evaluate(below) - before) <= 1, "what was seen below the header still is"
+                until(page, BELOW_TOAST, [])
+            moved = steady(page, below) - before
+            assert abs(moved) <= 1, "what was seen below the header still is"
             page.locator(".toast").get_by_role("button", name="Hide this").click()
         page.evaluate("scrollTo(0, 0)")
         page.locator(".tile .open").first.evaluate("(tile) => tile.click()")
         page.get_by_role("dialog").get_by_role("button", name="Right: 0.jpg").click()
         page.wait_for_selector("dialog .toast")
-        assert page.evaluate(BELOW_TOAST) == []
+        until(page, BELOW_TOAST, [])
+        steady(page, "document.querySelector('dialog .toast').getBoundingClientRect().bottom")
         toast = page.locator("dialog .toast").bounding_box()
         assert toast["y"] + toast["height"] <= page.evaluate("innerHeight") + 1, "it is seen whole"
 

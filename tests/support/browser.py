@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 import shutil
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -76,6 +76,29 @@ def until(page: Any, expression: str, value: Any = True) -> None:
     while (found := page.evaluate(expression)) != value:
         assert time.monotonic() < end, f"waited in vain for {expression} to be {value!r}; it is {found!r}"
         page.wait_for_timeout(_POLL_MS)
+
+
+def until_asked(page: Any, asked: Sequence[object], count: int) -> None:
+    """Wait until the page has made so many requests, which a route handler notes in `asked`; fail if it makes more.
+
+    A page that follows up an answer with another request is at rest in between: `finished` alone may come too early.
+    """
+    end = time.monotonic() + WAIT_MS / 1000
+    while len(asked) < count:
+        assert time.monotonic() < end, f"waited in vain for {count} requests; there were {asked}"
+        page.wait_for_timeout(_POLL_MS)
+    assert len(asked) == count, asked
+
+
+def steady(page: Any, expression: str) -> Any:
+    """Return the value of a JavaScript expression as soon as two looks in a row find the same."""
+    end, before = time.monotonic() + WAIT_MS / 1000, page.evaluate(expression)
+    while True:
+        page.wait_for_timeout(SETTLED_MS / 2)
+        if (found := page.evaluate(expression)) == before:
+            return found
+        assert time.monotonic() < end, f"{expression} does not come to rest; it is {found!r}"
+        before = found
 
 
 def matches(part: Any, outline: str) -> None:
