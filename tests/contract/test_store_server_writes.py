@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import pytest
 from qdrant_client import QdrantClient, models
@@ -46,10 +46,20 @@ def wait_for(client: QdrantClient, status: models.CollectionStatus) -> None:
         time.sleep(0.005)
 
 
-def break_off(client: QdrantClient) -> None:
-    """As another process's change of settings does; asserts that the server was optimizing until then."""
-    assert client.get_collection(SPEC.name).status == models.CollectionStatus.YELLOW
-    client.update_collection(SPEC.name, optimizers_config=threshold(1_000_000))
+def written_while_optimizing(client: QdrantClient, write: Callable[[], object]) -> None:
+    """Write while the server optimizes, and break that off, as another process's change of settings does.
+
+    A server that was done first, because this process had to wait for a processor, builds another graph, and all is repeated.
+    """
+    for m in range(17, 27):
+        write()
+        if client.get_collection(SPEC.name).status == models.CollectionStatus.YELLOW:
+            client.update_collection(SPEC.name, optimizers_config=threshold(1_000_000))
+            return
+        graph = models.VectorParamsDiff(hnsw_config=models.HnswConfigDiff(m=m))
+        client.update_collection(SPEC.name, vectors_config={"": graph})
+        wait_for(client, models.CollectionStatus.YELLOW)
+    pytest.fail("this server optimizes faster than anything is written")
 
 
 def wait_for_points(store: VectorStore, expected: set[str]) -> None:
@@ -63,11 +73,14 @@ def wait_for_points(store: VectorStore, expected: set[str]) -> None:
 @pytest.mark.server
 def test_deletes_that_the_server_undoes_are_repeated(optimizing: tuple[VectorStore, QdrantClient]) -> None:
     store, client = optimizing
-    store.delete(SPEC.name, POINTS.ids[:100])
     of_a_folder = Filter(must=(MatchAny("folders", ("year3/month1",)),))
-    store.delete_matching(SPEC.name, of_a_folder)
-    store.upsert(SPEC.name, PointBatch(POINTS.ids[:40], POINTS.vectors[:40], POINTS.payloads[:40]))
-    break_off(client)
+
+    def write() -> None:
+        store.delete(SPEC.name, POINTS.ids[:100])
+        store.delete_matching(SPEC.name, of_a_folder)
+        store.upsert(SPEC.name, PointBatch(POINTS.ids[:40], POINTS.vectors[:40], POINTS.payloads[:40]))
+
+    written_while_optimizing(client, write)
     wait_for(client, models.CollectionStatus.GREEN)
     gone = {row for row in range(COUNT) if 40 <= row < 100 or (row >= 40 and row % 5 == 3 and row % 4 == 1)}
     wait_for_points(store, {POINTS.ids[row] for row in range(COUNT) if row not in gone})
@@ -78,8 +91,7 @@ def test_deletes_that_the_server_undoes_are_repeated(optimizing: tuple[VectorSto
 @pytest.mark.server
 def test_they_are_repeated_for_those_who_only_search_too(optimizing: tuple[VectorStore, QdrantClient]) -> None:
     store, client = optimizing
-    store.delete(SPEC.name, POINTS.ids[:100])
-    break_off(client)
+    written_while_optimizing(client, lambda: store.delete(SPEC.name, POINTS.ids[:100]))
     question = [VectorQuery(vector, 1, exact=True) for vector in POINTS.vectors[:100]]
     until = time.monotonic() + 180
     while back := {found.ids[0] for found in store.search(SPEC.name, question)} & set(POINTS.ids[:100]):
@@ -92,13 +104,16 @@ def test_points_that_another_process_wrote_again_are_not_deleted_again(
     optimizing: tuple[VectorStore, QdrantClient],
 ) -> None:
     store, client = optimizing
-    store.delete(SPEC.name, POINTS.ids[:100])
-    with store.written_elsewhere(SPEC.name, POINTS.ids[:40]):
-        batch = models.Batch(
-            ids=list(POINTS.ids[:40]), vectors=POINTS.vectors[:40].tolist(), payloads=list(map(dict, POINTS.payloads[:40]))
-        )
-        client.upsert(SPEC.name, batch, wait=True)
-    break_off(client)
+    batch = models.Batch(
+        ids=list(POINTS.ids[:40]), vectors=POINTS.vectors[:40].tolist(), payloads=list(map(dict, POINTS.payloads[:40]))
+    )
+
+    def write() -> None:
+        store.delete(SPEC.name, POINTS.ids[:100])
+        with store.written_elsewhere(SPEC.name, POINTS.ids[:40]):
+            client.upsert(SPEC.name, batch, wait=True)
+
+    written_while_optimizing(client, write)
     wait_for(client, models.CollectionStatus.GREEN)
     wait_for_points(store, {*POINTS.ids[:40], *POINTS.ids[100:]})
 
@@ -110,8 +125,7 @@ def test_what_is_not_repeated_yet_when_a_store_is_closed_is_repeated_then(
     store, client = optimizing
     monkeypatch.setattr("lodestone.store.server.writes._WATCH_SECONDS", 60)
     for attempt in range(1, 6):  # between two segments' turns nothing is undone
-        store.delete(SPEC.name, POINTS.ids[: 100 * attempt])
-        break_off(client)
+        written_while_optimizing(client, lambda many=100 * attempt: store.delete(SPEC.name, POINTS.ids[:many]))  # type: ignore[misc]
         wait_for(client, models.CollectionStatus.GREEN)
         if client.count(SPEC.name).count > COUNT - 100 * attempt:
             break
