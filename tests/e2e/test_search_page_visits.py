@@ -9,7 +9,9 @@ import json
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
+from PIL import Image
 from tests.support.browser import PHONE, inaccessible, matches, page_of, steady, until
 from tests.support.page_answers import PIXEL, answering, events, guide, hit, image_id, response
 from tests.support.search_page import (  # noqa: F401 - fixtures
@@ -33,6 +35,7 @@ GERMAN = (
     "languages: pip install -r requirements-multilingual.txt"
 )
 HEADER_BOTTOM = "document.querySelector('header.top').getBoundingClientRect().bottom"
+_SENT_BYTES = "import('./web/files/query/store.js').then((store) => store.asked.value.parts[0].blob.size)"
 BELOW_TOAST = """() => {
   const toast = document.querySelector(".toast");
   const box = toast.getBoundingClientRect();
@@ -225,6 +228,36 @@ def test_a_refused_picture_has_plain_words_a_placeholder_and_a_button(
     assert page.locator(".chip").count() == 1, "it takes the place of the first"
 
 
+@pytest.mark.parametrize("kind", ["jpeg", "png"])
+def test_a_picture_that_is_cut_is_sent_as_it_is_and_the_page_says_how_much_of_it_counts(
+    page: Any, tmp_path: Path, kind: str
+) -> None:
+    stocked(page)
+    noisy = np.random.default_rng(3).integers(0, 255, (900, 900, 3), dtype=np.uint8)
+    Image.fromarray(noisy).save(tmp_path / f"own.{kind}", quality=95)
+    whole = (tmp_path / f"own.{kind}").read_bytes()
+    cut = whole[: len(whole) * 3 // 5]
+    (tmp_path / f"cut.{kind}").write_bytes(cut)
+    note = "the picture that was sent ends early: 61% of it could be decoded, and the answer is for that part; copy it again"
+    warnings = [note]
+
+    def answer(route: Any) -> None:
+        told = response([hit(1)], stage="picture", warnings=warnings)
+        route.fulfill(content_type="application/json", body=json.dumps(told))
+
+    page.route("**/v1/search/image", answer)
+    page.route("**/v1/images/*/*", lambda route: route.fulfill(content_type="image/svg+xml", body=PIXEL))
+    page.goto("/")
+    page.locator(".searchbox input[type=file]").set_input_files(tmp_path / f"cut.{kind}")
+    page.get_by_text("A picture of yours is cut short: 61 % of it could be read, and the search is for that part.").wait_for()
+    assert page.evaluate(_SENT_BYTES) == len(cut), "as it is: a browser would make a whole picture of what it can show"
+    warnings.clear()
+    page.goto("/")
+    page.locator(".searchbox input[type=file]").set_input_files(tmp_path / f"own.{kind}")
+    finished(page)
+    assert page.evaluate(_SENT_BYTES) < len(whole), "a whole one is reduced"
+
+
 def test_words_that_were_asked_with_a_refused_picture_can_be_searched_alone(page: Any, tmp_path: Path) -> None:
     asked = answered(page)
     refused(page, tmp_path, 422, "bad_image")
@@ -353,6 +386,26 @@ def test_a_long_press_selects_and_a_scroll_does_not(browser: Any, site: Served) 
         selection.get_by_role("button", name="Clear").click()
         page.locator('[data-index="2"] .open').tap()
         until(page, LARGE)
+
+
+@pytest.mark.parametrize("moved", [9, 11])
+def test_a_finger_that_trembles_presses_and_one_that_goes_further_does_not(browser: Any, site: Served, moved: int) -> None:
+    # By made-up events: a browser reports no movement so small where the page could scroll, and ends the touch where it does.
+    phone: dict[str, Any] = PHONE
+    with page_of(browser, site.address.url, **phone, expected=("Failed to load resource",)) as page:
+        answered(page)
+        shown(page)
+        page.locator('[data-index="1"] .open').evaluate(
+            """(button, moved) => [["pointerdown", 200], ["pointermove", 200 - moved]].forEach(([type, y]) => button.dispatchEvent(
+              new PointerEvent(type, { bubbles: true, pointerType: "touch", isPrimary: true, clientX: 100, clientY: y })))""",
+            moved,
+        )
+        selection = page.get_by_role("region", name="Selection")
+        if moved < 10:
+            selection.get_by_text("1 selected").wait_for()
+        else:
+            page.wait_for_timeout(700)
+            assert selection.count() == 0
 
 
 def test_a_small_picture_is_not_blown_up(page: Any) -> None:

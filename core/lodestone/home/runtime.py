@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from lodestone.generators.hub import Hub
     from lodestone.generators.registry import GeneratorContext
     from lodestone.imaging.budget import DecodingBudget
+    from lodestone.imaging.decode import DecodedImage
     from lodestone.models.cache import ModelCache
     from lodestone.models.context import ModelContext
     from lodestone.query.encoder import LocalEncoder
@@ -327,6 +328,12 @@ class Runtime(LearningResources):
         return local if self.remote_stages is None else self.remote_stages.tagger(local)
 
     def decode(self, data: bytes | Path | BinaryIO, *, min_side: int = 0, until: float | None = None) -> Image.Image:
+        """Return the pixels alone of what `decode_with_facts` decodes; arguments and errors are the same."""
+        return self.decode_with_facts(data, min_side=min_side, until=until).image
+
+    def decode_with_facts(
+        self, data: bytes | Path | BinaryIO, *, min_side: int = 0, until: float | None = None
+    ) -> DecodedImage:
         """Decode a picture's bytes or file to an upright RGB picture, within the same limits as when indexing.
 
         All pictures that this process decodes here at once take as much memory together as one picture may when indexing, and
@@ -345,7 +352,7 @@ class Runtime(LearningResources):
 
         smallest = max(min_side, *(backbone.input_size for backbone in self.backbones()))
         limit = self.settings.index.max_decoded_mb << 20
-        return decode(data, min_side=smallest, max_decoded_bytes=limit, sharing=Sharing(self._decoding_budget, until)).image
+        return decode(data, min_side=smallest, max_decoded_bytes=limit, sharing=Sharing(self._decoding_budget, until))
 
     @cached_property
     def _decoding_budget(self) -> DecodingBudget:

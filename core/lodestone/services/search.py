@@ -27,6 +27,7 @@ from lodestone_schemas.api import MAX_PARTS, Event, SearchOptions, SearchRequest
 if TYPE_CHECKING:
     from PIL import Image as PillowImage
 
+    from lodestone.imaging.decode import DecodedImage
     from lodestone.services.pictures import PictureUseCases
     from lodestone.services.sessions.session import HomeSession
 
@@ -120,29 +121,32 @@ class SearchUseCases:
         if more or words or is_composed(options):
             request = options if isinstance(options, SearchRequest) else SearchRequest(**dict(options))
             return await self._answer(request, caller, context, [picture, *more])
-        image = await asyncio.to_thread(self._session.runtime.decode, picture, until=self._until(options, context))
+        decode = self._session.runtime.decode_with_facts
+        decoded = await asyncio.to_thread(decode, picture, until=self._until(options, context))
         engine = await self._session.engine()
-        return _shown(caller, await engine.by_picture(image, options, request_context=_of(context, caller)), options)
+        response = await engine.by_picture(decoded.image, options, request_context=_of(context, caller))
+        return _shown(caller, _noted(response, [decoded]), options)
 
     async def _answer(
         self, request: SearchRequest, caller: Caller, context: RequestContext, pictures: Sequence[bytes] = ()
     ) -> SearchResponse:
         """Return the answer to a composed query with these uploaded pictures."""
-        images: list[PillowImage.Image] = []
+        decoded: list[DecodedImage] = []
         until = self._until(request, context)
         for number in range(len(pictures)):
-            images.append(await self._decoded(number, pictures, request, until))
-            _require_bounded(images)
-        query, request = await self._composed.query_of(request, caller, images)
+            decoded.append(await self._decoded(number, pictures, request, until))
+            _require_bounded([one.image for one in decoded])
+        query, request = await self._composed.query_of(request, caller, [one.image for one in decoded])
         engine = await self._session.engine()
-        return _shown(caller, await engine.composed(query, request, request_context=_of(context, caller)), request)
+        response = await engine.composed(query, request, request_context=_of(context, caller))
+        return _shown(caller, _noted(response, decoded), request)
 
     def _until(self, options: SearchOptions, context: RequestContext) -> float:
         """Return when decoding has to have begun, on the clock of `time.monotonic()`: the query's own deadline."""
         allowed_ms = options.deadline_ms or self._session.runtime.settings.query.deadline_ms
         return (time.monotonic() if context.arrived is None else context.arrived) + allowed_ms / 1000 - context.way_back
 
-    async def _decoded(self, number: int, pictures: Sequence[bytes], request: SearchRequest, until: float) -> PillowImage.Image:
+    async def _decoded(self, number: int, pictures: Sequence[bytes], request: SearchRequest, until: float) -> DecodedImage:
         """Return one of several uploaded pictures; where it cannot be decoded, the error says which it was."""
         # Which composition a refinement takes over is not known yet.
         compositions = self._session.runtime.settings.compositions.values()
@@ -153,12 +157,25 @@ class SearchUseCases:
                 hint="send fewer or smaller pictures, or allow more time (deadline_ms)",
             )
         try:
-            return await asyncio.to_thread(self._session.runtime.decode, pictures[number], min_side=side, until=until)
+            return await asyncio.to_thread(
+                self._session.runtime.decode_with_facts, pictures[number], min_side=side, until=until
+            )
         except ImageError as error:
             if len(pictures) == 1:
                 raise
             message = f"picture {number + 1} of {len(pictures)} that were sent: {error.message}"
             raise type(error)(message, hint=error.hint, **error.details) from error
+
+
+def _noted(response: SearchResponse, sent: Sequence[DecodedImage]) -> SearchResponse:
+    """Return the answer to pictures that were sent, with a warning for each whose file ends early."""
+    notes = [
+        f"{'the picture' if len(sent) == 1 else f'picture {number} of {len(sent)}'} that was sent ends early: "
+        f"{picture.decoded_share:.0%} of it could be decoded, and the answer is for that part; copy the file again from its source"
+        for number, picture in enumerate(sent, 1)
+        if picture.decoded_share is not None
+    ]
+    return response.model_copy(update={"warnings": [*response.warnings, *notes]}) if notes else response
 
 
 def _require_bounded(images: Sequence[PillowImage.Image]) -> None:

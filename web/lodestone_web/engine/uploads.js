@@ -2,6 +2,8 @@
 
 const LONGEST_SIDE = 1024; // more than any model of the engine reads
 const ENOUGH_BYTES = 400_000;
+const TAIL_BYTES = 65_536; // among which the mark at the end of a whole picture is; cameras write a little behind it
+const ENDS = [[[0xff, 0xd8, 0xff], [0xff, 0xd9]], [[0x89, 0x50, 0x4e, 0x47], [0x49, 0x45, 0x4e, 0x44]]]; // of JPEG and PNG: how a file begins, and its mark
 export const MOST_BYTES = 60 * 2 ** 20;
 
 /** Return the files that were dropped, pasted or chosen. */
@@ -11,15 +13,26 @@ export function filesOf(transfer) {
 
 /**
  * Return `{blob, url, name}` of a file; large pictures are reduced. What the browser cannot read is sent as it is, also files
- * whose kind it does not know: the service reads HEIC and RAW.
+ * whose kind it does not know: the service reads HEIC and RAW. So are pictures that end early, which a browser shows in part
+ * without a word: the service says how much of them there is.
  */
 export async function prepared(file) {
   if (file.type && !file.type.startsWith("image/")) throw new TypeError(`“${file.name}” is not a picture.`);
   if (file.size > MOST_BYTES) {
     throw new RangeError(`“${file.name}” has ${Math.round(file.size / 2 ** 20)} MB. Pictures of up to 60 MB can be used.`);
   }
-  const blob = file.size <= ENOUGH_BYTES ? file : await reduced(file).catch(() => file);
+  const blob = file.size <= ENOUGH_BYTES || await endsEarly(file) ? file : await reduced(file).catch(() => file);
   return { blob, url: URL.createObjectURL(blob), name: file.name || "pasted picture" };
+}
+
+/** Whether a JPEG or a PNG lacks the mark at its end. */
+async function endsEarly(file) {
+  const bytesOf = async (part) => new Uint8Array(await part.arrayBuffer());
+  const head = await bytesOf(file.slice(0, 4));
+  const mark = ENDS.find(([start]) => start.every((byte, at) => head[at] === byte))?.[1];
+  if (!mark) return false;
+  const tail = await bytesOf(file.slice(-TAIL_BYTES));
+  return !tail.some((_, from) => mark.every((byte, at) => tail[from + at] === byte));
 }
 
 /** Return a region {x, y, w, h} of a picture as a picture of its own. */

@@ -5,6 +5,7 @@ import { html } from "../html.js";
 const PLAIN = [
   [/; this looks like (\w+),/, (language) => `This looks like ${language}. The search understands other languages better, so the pictures may not fit.`],
   [/^no word of the query is known \((.*?)\):/, (words) => `None of these words is known here: ${words}. The pictures may have nothing to do with them.`],
+  [/that was sent ends early: (\d+)%/, (share) => `A picture of yours is cut short: ${share} % of it could be read, and the search is for that part.`],
   [/^only files of equal content/, null], // the page always asks for copies together
   [/^nothing is indexed yet|^no index run has finished/, null], // it says so in place of pictures
   [/so nothing is searched;/, () => "The folders that were searched are hidden at present."],

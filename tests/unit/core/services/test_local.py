@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -121,6 +122,16 @@ def test_pictures_are_looked_at_and_searched_by(client: LocalClient, monkeypatch
     assert client.similar(like.hits[0].image_id).hits
     with pytest.raises(UnknownNameError):
         client.images("nobody's")
+
+
+def test_an_answer_says_of_which_sent_pictures_only_a_part_was_there(client: LocalClient) -> None:
+    whole = encoded(photo(seed=3), "JPEG", quality=90)
+    cut = whole[: len(whole) * 3 // 4]
+    assert client.by_picture(whole, SearchOptions(limit=1)).warnings == []
+    (alone,) = client.by_picture(cut, SearchOptions(limit=1)).warnings
+    assert re.match(r"the picture that was sent ends early: [5-9]\d% of it could be decoded", alone)
+    several = client.by_picture(whole, SearchRequest(query="dots", guides=0, limit=1), more=[cut]).warnings
+    assert [note[:19] for note in several if "ends early" in note] == ["picture 2 of 2 that"]
 
 
 def test_lists_and_models_are_those_of_the_home(client: LocalClient) -> None:

@@ -11,6 +11,7 @@ from PIL import Image
 
 from lodestone.access.caller import LOCAL_CALLER
 from lodestone.errors import DeadlineExceededError, ImageTooLargeError
+from lodestone.imaging.decode import DecodedImage
 from lodestone.query.request_context import NOW, RequestContext
 from lodestone.services.search import SearchUseCases
 from lodestone_schemas.api import SearchRequest
@@ -28,15 +29,16 @@ class Decoder:
         self._took = took
         self.untils: list[float] = []
 
-    def decode(self, _data: bytes, *, until: float, **_: int) -> Image.Image:
+    def decode_with_facts(self, _data: bytes, *, until: float, **_: int) -> DecodedImage:
         self.untils.append(until)
         time.sleep(self._took)
-        return Image.new("RGB", self._sizes.pop(0))
+        size = self._sizes.pop(0)
+        return DecodedImage(Image.new("RGB", size), *size, "PNG")
 
 
 async def _search(decoder: Decoder, count: int, *, context: RequestContext = NOW, deadline_ms: int | None = None) -> None:
     settings = SimpleNamespace(compositions={}, query=SimpleNamespace(deadline_ms=10_000))
-    session: Any = SimpleNamespace(runtime=SimpleNamespace(decode=decoder.decode, settings=settings))
+    session: Any = SimpleNamespace(runtime=SimpleNamespace(decode_with_facts=decoder.decode_with_facts, settings=settings))
     use_cases = SearchUseCases(session, pictures=SimpleNamespace())  # type: ignore[arg-type]
 
     async def reached(*_: object) -> None:
