@@ -396,8 +396,9 @@ def test_a_finger_that_trembles_presses_and_one_that_goes_further_does_not(brows
         answered(page)
         shown(page)
         page.locator('[data-index="1"] .open').evaluate(
-            """(button, moved) => [["pointerdown", 200], ["pointermove", 200 - moved]].forEach(([type, y]) => button.dispatchEvent(
-              new PointerEvent(type, { bubbles: true, pointerType: "touch", isPrimary: true, clientX: 100, clientY: y })))""",
+            """(button, moved) => [["pointerdown", 200], ["pointermove", 200 - moved]].forEach(([type, clientY]) =>
+              button.dispatchEvent(
+                new PointerEvent(type, { bubbles: true, pointerType: "touch", isPrimary: true, clientX: 100, clientY })))""",
             moved,
         )
         selection = page.get_by_role("region", name="Selection")
@@ -498,7 +499,7 @@ def test_whoever_may_index_adds_the_first_folder_in_place(page: Any) -> None:
     field = page.get_by_label("Folder", exact=True)
     field.fill("/nowhere")
     page.keyboard.press("Enter")
-    page.get_by_text("there is no folder '/nowhere' name one that exists").wait_for()
+    page.get_by_text("there is no folder '/nowhere' – name one that exists").wait_for()
     assert field.input_value() == "/nowhere", "what was written stays"
     field.fill("/home/ada/Pictures")
     page.keyboard.press("Enter")
@@ -508,3 +509,36 @@ def test_whoever_may_index_adds_the_first_folder_in_place(page: Any) -> None:
     corpora.append({"name": "default", "images": 8, "roots": []})
     page.get_by_role("heading", name="Find pictures").wait_for()
     assert [body["path"] for body in sent] == ["/nowhere", "/home/ada/Pictures"]
+
+
+def indexing(page: Any, done: int) -> list[dict[str, Any]]:
+    """Let an index run go on, until what is returned is cleared."""
+    runs = [{"kind": "verify", "progress": None}, {"kind": "index", "progress": {"done": done, "total": 1557}}]
+    page.route("**/v1/runs?*", lambda route: route.fulfill(json={"runs": runs, "next_cursor": None}))
+    return runs
+
+
+def test_a_question_before_the_first_pictures_are_indexed_says_how_far_it_is_and_can_be_asked_again(page: Any) -> None:
+    answering(page, events({"type": "done", "response": response([])}))
+    runs = indexing(page, 0)
+    page.goto("/?q=dogs")
+    page.get_by_text("Pictures are being indexed: 0 of 1,557. Not all can be found yet.").wait_for()
+    assert page.get_by_role("link", name="Begin with a folder").count() == 0, "somebody has begun"
+    assert inaccessible(page) == []
+    page.unroute("**/v1/search/stream")
+    answered(page)
+    stocked(page)
+    runs[1]["progress"] = {"done": 40, "total": 1557}
+    page.get_by_role("button", name="Search again").click()
+    finished(page)
+    page.locator(".status").get_by_text("Pictures are being indexed: 40 of 1,557. Not all can be found yet.").wait_for()
+    runs.clear()
+    until(page, "document.querySelector('.status').textContent.includes('indexed')", False)
+
+
+def test_an_empty_home_says_how_far_its_first_pictures_are_and_shows_them_when_they_come(page: Any) -> None:
+    indexing(page, 12)
+    page.goto("/")
+    page.get_by_text("There are no pictures here yet. Pictures are being indexed: 12 of 1,557.").wait_for()
+    stocked(page)
+    page.get_by_role("heading", name="Find pictures").wait_for()

@@ -171,7 +171,8 @@ def _noted(response: SearchResponse, sent: Sequence[DecodedImage]) -> SearchResp
     """Return the answer to pictures that were sent, with a warning for each whose file ends early."""
     notes = [
         f"{'the picture' if len(sent) == 1 else f'picture {number} of {len(sent)}'} that was sent ends early: "
-        f"{picture.decoded_share:.0%} of it could be decoded, and the answer is for that part; copy the file again from its source"
+        f"{picture.decoded_share:.0%} of it could be decoded, and the answer is for that part; "
+        "copy the file again from its source"
         for number, picture in enumerate(sent, 1)
         if picture.decoded_share is not None
     ]

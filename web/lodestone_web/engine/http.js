@@ -37,6 +37,11 @@ export async function postJson(path, body, options = {}) {
   return (await request(path, { ...options, method: "POST", headers, body: JSON.stringify(body) })).json();
 }
 
+/** Return what an error says and what to do about it, in one line. */
+export function toldOf({ message, hint }) {
+  return hint ? `${message}${/[.!?]$/.test(message) ? "" : " –"} ${hint}` : message;
+}
+
 async function problemOf(answer) {
   let told = {};
   try {

@@ -1,5 +1,6 @@
 // What is missing to do or see something, and how to get it: a key with a scope, or the token of this machine's user.
 import { html, useState } from "../html.js";
+import { toldOf } from "../engine/http.js";
 import { signIn, signedIn, unlock } from "./api.js";
 
 const ALLOWS = {
@@ -46,7 +47,7 @@ function Secret({ label, button, about, give, onDone = () => undefined }) {
       await give(text);
       onDone();
     } catch (error) {
-      setRefused(error.scope && !signedIn.value ? "This is not the token of the service that runs." : [error.message, error.hint].filter(Boolean).join(" "));
+      setRefused(error.scope && !signedIn.value ? "This is not the token of the service that runs." : toldOf(error));
     }
   };
   return html`

@@ -1,5 +1,6 @@
 // What the pages do to the service: buttons that work once at a time, questions before what cannot be taken back, and results.
 import { html, signal, useEffect, useRef, useState } from "../html.js";
+import { toldOf } from "../engine/http.js";
 import { Access } from "./access.js";
 
 const TOAST_MS = 7000;
@@ -26,7 +27,7 @@ export async function attempt(work, done = "") {
     return true;
   } catch (error) {
     if (error.scope) refusal.value = error;
-    else say([error.message, error.hint].filter(Boolean).join(" "), { wrong: true });
+    else say(toldOf(error), { wrong: true });
     return false;
   }
 }

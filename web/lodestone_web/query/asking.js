@@ -1,11 +1,10 @@
 // The question that is asked: one at a time, streamed, and asked again when the service is back. Every answer goes through `show`.
 import { batch } from "../html.js";
 import { streamSearch } from "../engine/events.js";
-import { getJson, Problem, request } from "../engine/http.js";
-import { wholeList } from "../engine/lists.js";
-import { passHeaders } from "../engine/unlocked.js";
+import { Problem, request } from "../engine/http.js";
 import { entryOfAddress, setAddress } from "./addresses.js";
 import { browsed } from "./browsing.js";
+import { lookForIndexing, reread } from "./collection.js";
 import { EMPTY, isAsking, isBrowsing, keyOf, requestOf, spoken, uploadsOf } from "./draft.js";
 import { remember } from "./history.js";
 import { wrongLast } from "./judging.js";
@@ -63,24 +62,11 @@ export async function ask(draft = store.draft.value, { step = true, address = tr
   }
 }
 
-/** Read what there is to search in, and what the caller may do. */
-export async function reread() {
-  const [corpora, access] = await Promise.all([
-    wholeList(getJson, "/v1/corpora", "corpora"),
-    getJson("/v1/access", { headers: passHeaders() }).catch(() => null), // the page does without: corpora say what is wrong
-  ]);
-  batch(() => {
-    store.corpora.value = corpora;
-    store.access.value = access;
-    store.known.value = true;
-    store.online.value = true;
-  });
-}
-
 /** Read what the page needs, and ask for what its address says. */
 export async function begin() {
   try {
     await reread();
+    lookForIndexing();
   } catch (error) {
     if (error.status === 401) lock();
     else fail(error);
@@ -155,6 +141,7 @@ function show({ hits, ...response }, final, begun) {
     wanted = null;
   }
   if (final) {
+    lookForIndexing();
     store.wholeMs.value = Math.round(performance.now() - begun);
     store.announcement.value = announced(hits.length, response);
   }

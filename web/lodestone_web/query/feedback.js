@@ -1,6 +1,6 @@
 // Thumbs: whether pictures were right for the words, what the engine learnt of it, and how it is taken back.
 import { batch } from "../html.js";
-import { postJson } from "../engine/http.js";
+import { postJson, toldOf } from "../engine/http.js";
 import { ask, lock } from "./asking.js";
 import { wrongLast } from "./judging.js";
 import * as store from "./store.js";
@@ -81,7 +81,7 @@ function marked(id, verdict) {
 
 function failed(error) {
   if (error.status === 401) lock();
-  store.toast.value = [error.message, error.hint].filter(Boolean).join(" ");
+  store.toast.value = toldOf(error);
 }
 
 function learnt({ applied, before, after }) {

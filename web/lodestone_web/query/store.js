@@ -25,6 +25,7 @@ export const corpora = signal([]);
 export const known = signal(false); // the service told what there is to search in
 /** What the caller may do, and what there is to choose from, as the service told; null where it did not. */
 export const access = signal(null);
+export const indexing = signal(null); // {done, total} of the index run that goes on
 export const announcement = signal(""); // read out by screen readers
 export const toast = signal(""); // a text, or {text, label, act}: a text with a button
 

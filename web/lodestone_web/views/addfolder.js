@@ -1,9 +1,10 @@
 // The beginning of an empty home: a form that adds a folder, and how far it is indexed.
 import { html, useEffect, useState } from "../html.js";
-import { getJson, postJson } from "../engine/http.js";
+import { getJson, postJson, toldOf } from "../engine/http.js";
 import { passHeaders } from "../engine/unlocked.js";
-import { reread } from "../query/asking.js";
+import { reread } from "../query/collection.js";
 import { may } from "../query/store.js";
+import { indexingWords } from "./indexing.js";
 
 const POLL_MS = 1500;
 
@@ -45,14 +46,14 @@ export function AddFolder() {
       setTold("Looking through the folder …");
       setJob(answer.job?.job_id ?? null);
     } catch (error) {
-      setTrouble([error.message, error.hint].filter(Boolean).join(" "));
+      setTrouble(toldOf(error));
     }
   };
 
   if (!may("index")) {
     return html`
       <section class="addfolder"><h1>Add a folder</h1>
-        <p>There are no pictures here yet. Whoever looks after this service adds a folder of pictures.</p>
+        <p>There are no pictures here yet. ${indexingWords() || "Whoever looks after this service adds a folder of pictures."}</p>
         <p><a class="button primary" href="manage">Add a folder</a></p></section>`;
   }
   return html`
@@ -62,7 +63,7 @@ export function AddFolder() {
         <label>Folder<input required placeholder="/home/ada/Pictures" value=${path} spellcheck="false" autocomplete="off" disabled=${job !== null} onInput=${(event) => setPath(event.target.value)} /></label>
         <button class="button primary" disabled=${job !== null}>Add a folder</button>
       </form>
-      <p role="status">${job !== null && told}</p>
+      <p role="status">${job === null ? indexingWords() : told}</p>
       ${trouble && html`<p class="note" role="alert">${trouble}</p>`}
       <p class="quiet"><a href="manage">Manage</a> has buckets, several folders, and folders that are watched.</p></section>`;
 }

@@ -1,5 +1,6 @@
 // The page as a whole: header, search, results, and what lies above them.
 import { html, useEffect, useRef, useState } from "../html.js";
+import { toldOf } from "../engine/http.js";
 import { filesOf } from "../engine/uploads.js";
 import { addFiles, addPicture } from "../query/actions.js";
 import { selecting } from "../query/selection.js";
@@ -122,7 +123,7 @@ function Key() {
     try {
       await signIn(key);
     } catch (error) {
-      setRefused([error.message, error.hint].filter(Boolean).join(" "));
+      setRefused(toldOf(error));
     }
   };
   return html`

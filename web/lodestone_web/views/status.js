@@ -6,6 +6,7 @@ import { isBrowsing, isComposed, isFiltered, spoken } from "../query/draft.js";
 import { answer, asked, broken, busy, firstMs, hits, online, phase, pictures, problem, wholeMs } from "../query/store.js";
 import { Failure } from "./failures.js";
 import { Folded } from "./folded.js";
+import { indexingWords } from "./indexing.js";
 import { narrow } from "./narrow.js";
 import { Warnings, notesOf } from "./warnings.js";
 import { Welcome } from "./welcome.js";
@@ -56,10 +57,11 @@ function stageOf({ stage }) {
 /** What else is to be said of the answer: on narrow pages it unfolds, for pictures come first. */
 function Notes({ told }) {
   const notes = notesOf(told);
+  const wait = indexingWords() && html`<p class="note">${indexingWords()} Not all can be found yet.</p>`;
   const corrected = told.corrected_query && html`<p>Searched for “<bdi>${told.corrected_query}</bdi>”.</p>`;
-  if (!narrow.value) return html`<div class="notes">${corrected}<${Warnings} notes=${notes} /></div>`;
-  if (!corrected && !notes.length) return null;
-  return html`<div class="notes"><${Folded} label=${corrected ? "Corrected" : "Note"}>${corrected}<${Warnings} notes=${notes} /><//></div>`;
+  if (!narrow.value) return html`<div class="notes">${corrected}${wait}<${Warnings} notes=${notes} /></div>`;
+  if (!corrected && !wait && !notes.length) return null;
+  return html`<div class="notes"><${Folded} label=${corrected ? "Corrected" : "Note"}>${corrected}${wait}<${Warnings} notes=${notes} /><//></div>`;
 }
 
 /** How long it took, as seen here; the stages of the service unfold below. */
@@ -97,11 +99,14 @@ function Skeleton() {
 
 function Nothing() {
   const filtered = isFiltered(asked.value);
+  const wait = indexingWords();
   return html`
     <section class="instead" role="status">
       <h2>No pictures</h2>
-      <p>${pictures.value === 0 ? "There are no pictures here yet." : filtered ? "No picture passes these filters." : `Nothing was found for ${spoken(asked.value)}.`}</p>
-      ${pictures.value === 0 && html`<a class="button" href="./">Begin with a folder</a>`}
+      <p>${pictures.value === 0 ? !wait && "There are no pictures here yet." : filtered ? "No picture passes these filters." : `Nothing was found for ${spoken(asked.value)}.`}</p>
+      ${wait && html`<p aria-live="off">${wait} Not all can be found yet.</p>
+        <button type="button" class="button" onClick=${() => ask(asked.value, { step: false, address: false })}>Search again</button>`}
+      ${pictures.value === 0 && !wait && html`<a class="button" href="./">Begin with a folder</a>`}
       ${filtered && html`<button type="button" class="button" onClick=${() => ask({ ...asked.value, filters: {} })}>${isBrowsing(asked.value) ? "Remove the filters" : "Search without filters"}</button>`}
       ${isComposed(asked.value) && asked.value.text && html`<button type="button" class="button" onClick=${() => askWords(asked.value.text)}>Search by the words alone</button>`}
     </section>`;

@@ -1,5 +1,6 @@
 // Tags of the large picture, with what left them; whoever may, adds and removes some.
 import { html, useEffect, useRef, useState } from "../html.js";
+import { toldOf } from "../engine/http.js";
 import { SOURCES } from "../engine/tags.js";
 import { excess, MOST_TAG_CHARS } from "../query/limits.js";
 import { announcement, answer, may } from "../query/store.js";
@@ -12,7 +13,7 @@ export function Tags({ hit }) {
   const [busy, setBusy] = useState(false);
   const stop = useRef(null);
   const field = useRef(null);
-  const told = (error) => setTrouble([error.message, error.hint].filter(Boolean).join(" "));
+  const told = (error) => setTrouble(toldOf(error));
 
   const load = async () => {
     stop.current?.abort();
