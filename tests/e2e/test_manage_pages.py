@@ -40,6 +40,7 @@ OUTLINES = {
   - region "Corpus photos":
     - heading "photos" [level=2]
     - link "Search in photos"
+    - button "Rename photos"
     - button "Remove photos"
     - term: Pictures
     - definition: "4"
@@ -54,6 +55,7 @@ OUTLINES = {
         - paragraph:
           - switch "Pictures of pictures are found" [checked]
           - switch "pictures is watched"
+        - group: Folders inside
 """,
     "runs": """
 - main:
@@ -297,6 +299,57 @@ def test_a_folder_is_added_followed_hidden_and_removed(page: Any, site: Site) ->
     window.get_by_role("button", name="Remove it").click()
     page.get_by_text("The corpus new was removed.").wait_for()
     corpus.wait_for(state="detached")
+
+
+def test_a_corpus_gets_another_name_and_folders_inside_are_left_out_and_listed_alone(page: Any, site: Site) -> None:
+    for number, name in enumerate(("drafts", "summer", "winter"), 2):
+        write_photos(site.folder / "inside" / name, 2, size=(64 * number, 48))
+    show(page, "corpora")
+    page.get_by_text("Add a folder").click()
+    page.get_by_label("Folder on the service's machine").fill(str(site.folder / "inside"))
+    page.get_by_role("combobox", name="Corpus").fill("old")
+    page.get_by_role("button", name="Add and index").click()
+    page.get_by_role("region", name="Corpus old").get_by_text("done").wait_for()
+
+    page.get_by_role("button", name="Rename old").click()
+    window = page.get_by_role("dialog", name="Rename this corpus?")
+    assert window.get_by_role("button", name="Rename it").is_disabled(), "until a name is written"
+    window.get_by_label("New name").fill("photos")
+    page.keyboard.press("Enter")
+    page.locator(".toast.note").get_by_text("photos").wait_for()  # a corpus that has the name
+    window.wait_for(state="detached")
+    page.get_by_role("button", name="Rename old").click()
+    window.get_by_label("New name").fill("family")
+    page.keyboard.press("Enter")
+    page.get_by_text("The corpus old is called family now.").wait_for()
+    corpus = page.get_by_role("region", name="Corpus family")
+    corpus.get_by_text("Folders inside").click()
+
+    assert corpus.get_by_role("button", name="Leave out", exact=True).is_disabled(), "until something is written"
+    corpus.get_by_label("Leave out of inside").fill(" /drafts/ ")
+    page.keyboard.press("Enter")
+    page.get_by_text("/drafts/ is left out.").wait_for()
+    corpus.get_by_text("1 left out").wait_for()
+    until(page, "document.querySelector('[aria-label=\"Corpus family\"] li .facts dd').textContent", "4")
+    assert inaccessible(page) == []
+
+    corpus.get_by_label("Folder of inside to list by itself").fill("nowhere")
+    page.keyboard.press("Enter")
+    page.locator(".toast.note").get_by_text("nowhere").wait_for()
+    assert corpus.get_by_label("Folder of inside to list by itself").input_value() == "nowhere", "what was written stays"
+    corpus.get_by_label("Folder of inside to list by itself").fill("summer")
+    page.keyboard.press("Enter")
+    page.get_by_text("summer is listed by itself.").wait_for()
+    corpus.get_by_role("button", name="Remove summer").click()
+    window = page.get_by_role("dialog", name="Remove this folder?")
+    window.get_by_text("2 pictures of “summer” in “family” will not be found any more.").wait_for()
+    window.get_by_role("button", name="Remove it").click()
+    page.get_by_text("The folder summer was removed.").wait_for()
+
+    corpus.get_by_role("button", name="Index /drafts/ of inside again").click()
+    page.get_by_text("/drafts/ is indexed again.").wait_for()
+    until(page, "document.querySelector('[aria-label=\"Corpus family\"] li .facts dd').textContent", "4")
+    assert sorted(path.name for path in (site.folder / "inside").iterdir()) == ["drafts", "summer", "winter"]
 
 
 def test_pictures_are_counted_after_their_run_was_seen_to_be_done(page: Any) -> None:

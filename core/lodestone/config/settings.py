@@ -11,11 +11,12 @@ import os
 import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass
+from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, Literal, Self
 
 import platformdirs
-from pydantic import Field, ValidationError, model_validator
+from pydantic import BaseModel, Field, ValidationError, model_validator
 from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict, SettingsError
 
 from lodestone.config.cluster import ClusterSettings
@@ -29,6 +30,7 @@ from lodestone.errors import ConfigurationError
 
 CONFIG_NAME = "lodestone.toml"
 ENVIRONMENT_PREFIX = "LODESTONE_"
+_ALIKE = 0.75  # similarity from which a name may be meant by another; see difflib
 _LISTED = "`lodestone config show` lists every setting; see docs/configuration.md"
 
 
@@ -256,8 +258,7 @@ def load_settings(flags: Mapping[str, Any] | None = None) -> LoadedSettings:
     try:
         settings = Settings(**flag_values)
     except ValidationError as error:
-        name, reason = refusal_of(error)
-        raise ConfigurationError(f"setting {name!r} is wrong: {reason}", hint=_LISTED, setting=name) from None  # no values
+        raise _refused(error) from None  # it holds values
     except SettingsError as error:
         # It names the section; what it comes from holds the whole text of the variable.
         raise ConfigurationError(
@@ -276,8 +277,26 @@ def checked_file(content: Mapping[str, Any]) -> Settings:
     try:
         return _FileAlone(**content)
     except ValidationError as error:
-        name, reason = refusal_of(error)
-        raise ConfigurationError(f"setting {name!r} is wrong: {reason}", hint=_LISTED, setting=name) from None  # no values
+        raise _refused(error) from None  # it holds values
+
+
+def _refused(error: ValidationError) -> ConfigurationError:
+    """Return the error that names the first setting that was refused, and why; of an unknown one, names that are like it."""
+    name, reason = refusal_of(error)
+    if error.errors(include_url=False, include_context=False, include_input=False)[0]["type"] == "extra_forbidden":
+        alike = get_close_matches(name, _names_of(Settings), n=1, cutoff=_ALIKE)
+        reason = "there is no setting or section of this name" + "".join(f"; did you mean {meant!r}?" for meant in alike)
+    return ConfigurationError(f"setting {name!r} is wrong: {reason}", hint=_LISTED, setting=name)
+
+
+def _names_of(model: type[BaseModel], prefix: str = "") -> list[str]:
+    """Return the dotted names of all sections and settings of a model."""
+    names = []
+    for name, field in model.model_fields.items():
+        names.append(f"{prefix}{name}")
+        if isinstance(field.annotation, type) and issubclass(field.annotation, BaseModel):
+            names += _names_of(field.annotation, f"{prefix}{name}.")
+    return names
 
 
 def _require_known_sections() -> None:

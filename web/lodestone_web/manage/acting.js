@@ -47,9 +47,9 @@ export function Act({ work, done = "", after = () => undefined, label, kind = ""
   return html`<button type="button" class="button ${kind}" aria-label=${label} aria-disabled=${busy} aria-busy=${busy} onClick=${press}>${children}</button>`;
 }
 
-/** A button that asks first. `typed` must be written by whoever confirms it. */
-export function Confirmed({ title, text, action, typed = "", label, kind = "", children, ...act }) {
-  const open = () => { question.value = { title, text, action, typed, ...act }; };
+/** A button that asks first. `typed` must be written by whoever confirms it; or `field` is the label of a text that `work` gets. */
+export function Confirmed({ title, text, action, typed = "", field = "", label, kind = "", children, ...act }) {
+  const open = () => { question.value = { title, text, action, typed, field, ...act }; };
   return html`<button type="button" class="button ${kind}" aria-label=${label} aria-haspopup="dialog" onClick=${open}>${children}</button>`;
 }
 
@@ -112,11 +112,12 @@ export function Overlays() {
 function Question({ asked }) {
   const [text, setText] = useState("");
   const close = () => { question.value = null; };
-  const ready = text === asked.typed;
+  const ready = asked.field ? text.trim() !== "" : text === asked.typed;
+  const confirm = (event) => { if (event.key === "Enter") event.target.closest("dialog").querySelector(".primary:not(:disabled)")?.click(); };
   // What comes of it is said on the page, which is out of reach while a window is open.
   const work = async () => {
     try {
-      await asked.work();
+      await asked.work(text.trim());
     } finally {
       close();
     }
@@ -125,6 +126,7 @@ function Question({ asked }) {
     <${Dialog} title=${asked.title} onClose=${close}>
       <p>${asked.text}</p>
       ${asked.typed && html`<label class="field-label"><span>Write <b><bdi>${asked.typed}</bdi></b> to confirm</span><input value=${text} autocomplete="off" onInput=${(event) => setText(event.target.value)} /></label>`}
+      ${asked.field && html`<label class="field-label"><span>${asked.field}</span><input value=${text} autocomplete="off" spellcheck="false" onInput=${(event) => setText(event.target.value)} onKeyDown=${confirm} /></label>`}
       <p class="buttons">
         <button type="button" class="button" onClick=${close}>Cancel</button>
         ${ready ? html`<${Act} kind="primary" work=${work} done=${asked.done} after=${asked.after}>${asked.action}<//>` : html`<button type="button" class="button primary" disabled>${asked.action}</button>`}

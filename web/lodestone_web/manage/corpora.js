@@ -2,6 +2,7 @@
 import { html, useState } from "../html.js";
 import { Act, Confirmed, Switch, attempt, say } from "./acting.js";
 import { ask, whole } from "./api.js";
+import { Inside } from "./inside.js";
 import { Jobs } from "./jobs.js";
 import { Empty, Loaded, useLoaded } from "./loading.js";
 import { link } from "./router.js";
@@ -40,7 +41,12 @@ function Corpus({ corpus, data, after }) {
   const directories = data.directories.filter((one) => one.corpus === corpus.name);
   const run = data.runs.find((one) => one.corpus === corpus.name);
   const indexAll = () => Promise.all(directories.map((one) => index(one)));
-  const gone = () => ask(`/v1/corpora/${encodeURIComponent(corpus.name)}`, { method: "DELETE" });
+  const path = `/v1/corpora/${encodeURIComponent(corpus.name)}`;
+  const gone = () => ask(path, { method: "DELETE" });
+  const rename = async (name) => {
+    const { notes } = await ask(path, { method: "PATCH", body: { name } });
+    say([`The corpus ${corpus.name} is called ${name} now.`, ...notes].join(" "));
+  };
   return html`
     <section class="card" aria-label=${`Corpus ${corpus.name}`}>
       <div class="head">
@@ -48,9 +54,11 @@ function Corpus({ corpus, data, after }) {
         <div class="buttons">
           ${directories.length > 1 && html`<${Act} work=${indexAll} done="Indexing begins." after=${after} label=${`Index ${corpus.name} now`}>Index now<//>`}
           <a class="button" href=${`./?${new URLSearchParams({ corpus: corpus.name })}`} aria-label=${`Search in ${corpus.name}`}>Search in it</a>
+          <${Confirmed} label=${`Rename ${corpus.name}`} title="Rename this corpus?" action="Rename it" field="New name" work=${rename} after=${after}
+            text=${`“${corpus.name}” gets another name. Its pictures, tags and captions stay. Keys that name it name it by the new name. Addresses of searches in it have to be changed.`}>Rename …<//>
           <${Confirmed} kind="danger" label=${`Remove ${corpus.name}`} title="Remove this corpus?" action="Remove it" typed=${corpus.name} work=${gone}
             done=${`The corpus ${corpus.name} was removed.`} after=${after}
-            text=${`Its ${count(corpus.images, "picture")} will not be found any more. Vectors, thumbnails, tags and captions are deleted. The files themselves stay.`}>Remove …<//>
+            text=${`Its ${count(corpus.images, "picture")} will not be found any more. Vectors, thumbnails, tags and captions are deleted. The files themselves stay, and so do backups.`}>Remove …<//>
         </div>
       </div>
       <${Facts} of=${[
@@ -75,7 +83,7 @@ function Directory({ directory, after }) {
           <${Act} kind="small" label=${`Index ${name} now`} work=${() => index(directory)} done="Indexing begins." after=${after}>Index now<//>
           <${Confirmed} kind="small danger" label=${`Remove ${name}`} title="Remove this folder?" action="Remove it" work=${() => ask(path, { method: "DELETE" })}
             done=${`The folder ${name} was removed.`} after=${after}
-            text=${`${count(directory.images, "picture")} of “${name}” in “${corpus}” will not be found any more. The files themselves stay.`}>Remove …<//>
+            text=${`${count(directory.images, "picture")} of “${name}” in “${corpus}” will not be found any more. Vectors, thumbnails, tags and captions are deleted. The files themselves stay, and so do backups.`}>Remove …<//>
         </div>
       </div>
       <${Facts} of=${[
@@ -88,6 +96,7 @@ function Directory({ directory, after }) {
         <${Switch} on=${directory.enabled} label=${`Pictures of ${name} are found`} change=${change("enabled")} after=${after}>Found by searches<//>
         <${Switch} on=${directory.watched} label=${`${name} is watched`} change=${change("watched")} after=${after}>Indexed when files change<//>
       </p>
+      <${Inside} directory=${directory} path=${path} after=${after} />
     </li>`;
 }
 

@@ -105,6 +105,23 @@ def test_what_is_not_allowed_leaves_the_file_alone(path: Path, name: str, text: 
     assert [file.name for file in path.parent.iterdir()] == ["lodestone.toml"]
 
 
+@pytest.mark.parametrize(
+    ("name", "told"),
+    [
+        ("search.limit", "setting 'search' is wrong: there is no setting or section of this name"),
+        (
+            "query.dephts",
+            "setting 'query.dephts' is wrong: there is no setting or section of this name; did you mean 'query.depth'?",
+        ),
+        ("indx.workers", "setting 'indx' is wrong: there is no setting or section of this name; did you mean 'index'?"),
+    ],
+)
+def test_an_unknown_name_is_said_to_be_with_the_name_that_may_be_meant(path: Path, name: str, told: str) -> None:
+    with pytest.raises(ConfigurationError) as caught:
+        set_setting(path, name, "5")
+    assert caught.value.message == told
+
+
 def test_the_environment_hides_no_wrong_value(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("LODESTONE_INDEX__WORKERS", "2")
     with pytest.raises(ConfigurationError, match=r"index\.workers"):
