@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shlex
 from datetime import datetime
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
@@ -51,8 +52,15 @@ CorpusOption = Annotated[
 def add(
     path: Annotated[str, typer.Argument(help="Folder with pictures; it may be empty still.", show_default=False)],
     corpus: Annotated[
-        str, typer.Option("--corpus", "-c", help="Name that its pictures are indexed under.", autocompletion=complete_corpora)
-    ] = "default",
+        str | None,
+        typer.Option(
+            "--corpus",
+            "-c",
+            help="Name that its pictures are indexed under; without it, the corpus that has the folder already, or default.",
+            show_default=False,
+            autocompletion=complete_corpora,
+        ),
+    ] = None,
     watch: Annotated[bool, typer.Option("--watch", help="Index it again whenever its files change.")] = False,
     index: Annotated[bool, typer.Option("--index/--no-index", help="Index it now.")] = True,
     home: HomeOption = None,
@@ -63,6 +71,7 @@ def add(
     with CommandContext(home=home, profile=profile, output=output, purpose="lodestone directory add", away=True) as context:
         from lodestone_schemas.directories import DirectoryRequest
 
+        corpus = corpus or _corpus_meant(context, path)
         request = context.api_request(DirectoryRequest, path=path, corpus=corpus, watch=watch, index=index)
         added = context.api.add_directory(request)
         counts: dict[str, int] = {}
@@ -298,6 +307,16 @@ def remove(
             print_remains(console, removed)
 
         context.emit(removed, human)
+
+
+def _corpus_meant(context: CommandContext, path: str) -> str:
+    """Return the name of the corpus that a folder is meant for whose command names none; a service elsewhere knows no paths."""
+    from lodestone_cli.corpus_meant import corpus_meant
+    from lodestone_cli.stopping import DEFAULT_CORPUS
+
+    if context.remote is not None or not context.has_home:
+        return DEFAULT_CORPUS
+    return corpus_meant(context.runtime.catalog, [Path(path).expanduser()])
 
 
 def _around(context: CommandContext, removed: Mapping[str, Any]) -> list[dict[str, Any]]:

@@ -49,13 +49,14 @@ from lodestone_cli.options import (
     YearOption,
 )
 from lodestone_cli.picture_files import picture_file, picture_id, read_picture
+from lodestone_cli.place_and_time import filters_of
 from lodestone_cli.progress import shown_wait
 from lodestone_cli.result_files import ResultFiles, with_result_files
 from lodestone_cli.while_indexing import saying_how_far
 
 if TYPE_CHECKING:
     from lodestone.config.settings import LoadedSettings
-    from lodestone_schemas.api import SearchFilters, SearchOptions, SearchResponse
+    from lodestone_schemas.api import SearchOptions, SearchResponse
 
 
 @with_result_files
@@ -126,7 +127,9 @@ def search(
 
     if not query and not like:
         raise typer.BadParameter(
-            "say what to look for, in words or by a picture: two dogs on a beach, or --like photo.jpg", ctx
+            "say what to look for, in words or by a picture: two dogs on a beach, or --like photo.jpg; "
+            "without either: lodestone browse",
+            ctx,
         )
     with CommandContext(home=home, profile=profile, output=output, away=True, local=local) as context:
         files = files.checked(output)
@@ -152,7 +155,7 @@ def search(
                 query=words,
                 limit=limit,
                 offset=offset,
-                filters=_filters(context, corpus, root, path, dates),
+                filters=filters_of(context, corpus, root, path, dates),
                 guides=guides,
                 generators=generator,
                 seed=seed,
@@ -224,7 +227,7 @@ def similar(
             lambda: SearchOptions(
                 limit=limit,
                 offset=offset,
-                filters=_filters(context, corpus, root, path, dates),
+                filters=filters_of(context, corpus, root, path, dates),
                 fusion=fusion,
                 explain=explain,
                 collapse=collapse,
@@ -286,28 +289,3 @@ def _own_settings(loaded: LoadedSettings) -> list[str]:
         for source in dict.fromkeys(sources.values())
         if source == "flag" or source.upper().startswith("LODESTONE_")
     ]
-
-
-def _filters(
-    context: CommandContext,
-    corpus: list[str] | None,
-    root: list[str] | None,
-    path: str | None,
-    dates: Dates,
-) -> SearchFilters:
-    from lodestone_cli.folders import FolderFilters
-    from lodestone_schemas.searching import SearchFilters
-
-    place = FolderFilters(corpus or [], root or [], path)
-    if path is not None:
-        place = context.locator.folder(path, corpora=place.corpora, roots=place.roots)
-    if place.beside:
-        left_out = ", ".join(f"--root {name}" for name in place.beside)
-        context.messages.print(printable(f"note: folders below it that are roots of their own: {left_out}"), markup=False)
-    return SearchFilters(
-        corpora=place.corpora,
-        roots=place.roots,
-        path_prefix=place.prefix,
-        taken_from=dates.start,
-        taken_to=dates.end,
-    )

@@ -60,6 +60,28 @@ def list_(
 
 
 @app.command()
+def texts(
+    source: _SourceOption = None,
+    limit: Annotated[int, typer.Option("--limit", "-n", min=1, max=200, help="Texts to show.")] = 50,
+    home: HomeOption = None,
+    profile: ProfileOption = None,
+    output: OutputOption = Output.HUMAN,
+) -> None:
+    """List the texts of tags with their numbers of pictures, those of most pictures first."""
+    with CommandContext(home=home, profile=profile, output=output, away=True) as context:
+        context.require_home()
+        value = context.api.tag_texts(limit, source=source)
+
+        def human(console: Console) -> None:
+            for one in value.texts:
+                console.print(printable(f"{one.pictures:>7,}  {one.text}"), markup=False)
+            if not value.texts:
+                console.print("no tags", markup=False)
+
+        context.emit(value.model_dump(mode="json"), human)
+
+
+@app.command()
 def add(
     text: Annotated[str, typer.Argument(help="The tag, a few words.", show_default=False)],
     images: Annotated[list[str], typer.Argument(help="Pictures: files or ids.", show_default=False)],

@@ -65,3 +65,17 @@ def test_a_renamed_corpus_goes_on_under_its_name(tmp_path: Path) -> None:
     assert done.code == 0, done.err
     assert "2 pictures can be found in family" in " ".join(done.out.split())
     assert "default" not in run_here("corpus", "list", home=home).out
+
+
+def test_a_directory_that_a_renamed_corpus_has_is_added_to_it(tmp_path: Path) -> None:
+    home, pictures = tmp_path / "home", tmp_path / "pictures"
+    write_photos(pictures / "2019", 1)
+    write_photos(tmp_path / "others", 1)
+    assert run_here("directory", "add", str(pictures), "--no-index", home=home).code == 0
+    assert run_here("corpus", "rename", "default", "family", home=home).code == 0
+    assert run_here("directory", "add", str(pictures), "--no-index", home=home).code == 0
+    assert "default" not in run_here("corpus", "list", home=home).out
+    assert run_here("directory", "add", str(tmp_path / "others"), "--no-index", home=home).code == 0
+    listed = run_here("directory", "list", home=home).out
+    assert "family/pictures" in listed
+    assert "default/others" in listed

@@ -1,0 +1,90 @@
+"""Command `lodestone browse`: pictures by folder and date, without words."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated, Any, Final
+
+import typer
+
+from lodestone_cli.command_context import CommandContext, printable
+from lodestone_cli.dates import dates_of
+from lodestone_cli.file_names import path_fields, shown_name
+from lodestone_cli.naming import counted
+from lodestone_cli.options import (
+    CorpusFilterOption,
+    DateFromOption,
+    DateToOption,
+    HomeOption,
+    LocalOption,
+    MonthOption,
+    Output,
+    OutputOption,
+    PathPrefixOption,
+    ProfileOption,
+    RootFilterOption,
+    YearOption,
+)
+from lodestone_cli.place_and_time import filters_of
+from lodestone_cli.while_indexing import note_indexing
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from lodestone_schemas.api import ImageInfo
+
+_PAGE: Final = 200  # pictures asked for at once
+_DAY: Final = 10  # characters of a date: 2024-07-31
+
+
+def browse(
+    limit: Annotated[int, typer.Option("--limit", "-n", min=1, help="Pictures to show.")] = 50,
+    corpus: CorpusFilterOption = None,
+    root: RootFilterOption = None,
+    path: PathPrefixOption = None,
+    taken_from: DateFromOption = None,
+    taken_to: DateToOption = None,
+    year: YearOption = None,
+    month: MonthOption = None,
+    *,
+    local: LocalOption = False,
+    home: HomeOption = None,
+    profile: ProfileOption = None,
+    output: OutputOption = Output.HUMAN,
+) -> None:
+    """List pictures without words, newest first: `lodestone browse --path 2019/summer`, `lodestone browse --month 2024-07`."""
+    with CommandContext(home=home, profile=profile, output=output, away=True, local=local) as context:
+        from lodestone_schemas.searching import BrowseRequest
+
+        dates = dates_of(taken_from, taken_to, year, month)
+        context.require_home()
+        filters = filters_of(context, corpus, root, path, dates)
+        images: list[ImageInfo] = []
+        cursor: str | None = None
+        while len(images) < limit:
+            page = context.api.browse(BrowseRequest(filters=filters, limit=min(_PAGE, limit - len(images)), cursor=cursor))
+            images += page.images
+            cursor = page.next_cursor
+            if cursor is None:
+                break
+        note_indexing(context)
+        paths = context.locator.paths(image.image_id for image in images)
+        value: dict[str, Any] = {
+            "images": [
+                image.model_dump(mode="json", exclude_none=True) | path_fields(paths.get(image.image_id)) for image in images
+            ],
+            "more": cursor is not None,
+        }
+
+        def human(console: Console) -> None:
+            for image in images:
+                name = paths.get(image.image_id) or f"{image.root}/{image.uri}"
+                console.print(f"{_day_of(image):<{_DAY}}  {shown_name(name)}", markup=False, soft_wrap=True)
+            more = ", and more: --limit shows them" if cursor is not None else ""
+            console.print(printable(f"{counted(len(images), 'picture')}{more}"), markup=False)
+
+        context.emit(value, human)
+
+
+def _day_of(image: ImageInfo) -> str:
+    """Return the day of a picture where it was taken, as far as it is known; "" without a date."""
+    return (image.taken_local or "")[:_DAY]
