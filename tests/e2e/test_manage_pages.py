@@ -728,10 +728,11 @@ def test_every_page_is_accessible_and_fits(
     with page_of(browser, site.served.address.url, color_scheme=scheme, storage_state=session, **device) as page:
         for name in PAGES:
             show(page, name)
-            for more in page.locator("details:not([open]) > summary").all():
-                more.click()
+            closed = page.locator("details:not([open]) > summary")
+            while closed.count():
+                closed.first.click()
             if scheme == "light" or name in DARK:
                 assert inaccessible(page) == [], name
-            assert page.evaluate("document.documentElement.scrollWidth <= innerWidth"), (
-                f"{name}: something is cut off at the side"
-            )
+            # Not `innerWidth`: a phone makes its window as wide as what is too wide for it.
+            width = page.evaluate("document.documentElement.scrollWidth")
+            assert width <= page.viewport_size["width"], f"{name}: something is cut off at the side"
