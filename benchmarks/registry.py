@@ -37,6 +37,7 @@ BENCHMARKS: Final[Mapping[str, str]] = {
     "service_overload": "benchmarks.service.service_overload",
     "service_peer": "benchmarks.service.service_peer",
     "service_scaling": "benchmarks.service.service_scaling",
+    "caption_words": "benchmarks.learning.caption_words",
     "composed": "benchmarks.learning.composed",
     "duplicates": "benchmarks.learning.duplicates",
     "exemplars": "benchmarks.learning.exemplars",

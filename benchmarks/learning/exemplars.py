@@ -46,6 +46,7 @@ from lodestone.query.encoder import LocalEncoder
 from lodestone.query.engine import QueryEngine
 from lodestone.query.guides.captions import CaptionRule
 from lodestone.query.guides.search import FusionSettings
+from lodestone.query.learned_stages import LearnedModels
 from lodestone.query.weighting.choice import make_weigher
 from lodestone.spaces.registry import make_space
 from lodestone.store.aliases import JsonAliasTable
@@ -150,8 +151,8 @@ class Bench:
         records = {image_id: [CaptionRecord(image_id, "table", text) for text in texts] for image_id, texts in texts_of.items()}
         self.catalog.set_captions(records, sources=["table"])
 
-    def engine(self, mode: Mode) -> QueryEngine:
-        """Return an engine over the collection as it is captioned now."""
+    def engine(self, mode: Mode, *, learnt: LearnedModels | None = None) -> QueryEngine:
+        """Return an engine over the collection as it is captioned now, with what use has taught."""
         engines = {name: Engine(name, EngineSettings(kind=name), self.generators[name]) for name in mode.generators}
         return QueryEngine(
             store=self.store,
@@ -163,6 +164,7 @@ class Bench:
             weigher=make_weigher(self.projections),
             fusion=mode.fusion,
             captions=mode.captions,
+            learnt=learnt,
         )
 
     async def ranks(self, mode: Mode, *, guides: int | None = None) -> np.ndarray:

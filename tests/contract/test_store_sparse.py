@@ -104,6 +104,18 @@ def test_equally_good_points_come_by_ascending_id(store: VectorStore, limit: int
     assert list(found.ids) == [point_id(100), *sorted(ids)][:limit]
 
 
+@pytest.mark.parametrize("limit", [1, 3, 40, 100])
+def test_where_ties_may_come_by_chance_better_points_are_still_first(store: VectorStore, limit: int) -> None:
+    store.create(SPEC)
+    ids = [point_id(number) for number in range(60)]
+    store.upsert_sparse(SPEC.name, SparseBatch(ids, [sparse({3: 0.5})] * 60, [{}] * 60))
+    store.upsert_sparse(SPEC.name, one(100, {3: 0.75}))
+    (found,) = store.search_sparse(SPEC.name, [SparseQuery(sparse({3: 1.0}), limit, ties_by_id=False)])
+    assert found.ids[0] == point_id(100)
+    assert len(found) == min(limit, 61)
+    assert set(found.ids[1:]) <= set(ids) and list(found.ids[1:]) == sorted(found.ids[1:])
+
+
 def test_many_questions_are_answered_in_their_order_with_payloads_where_asked(filled: VectorStore) -> None:
     queries = [SparseQuery(vector, 1 + row % 3, with_payload=row % 2 == 0) for row, vector in enumerate(POINTS.vectors[:150])]
     answers = filled.search_sparse(SPEC.name, queries)

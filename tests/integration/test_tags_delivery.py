@@ -1,9 +1,10 @@
 """Do tags reach searches, whatever breaks on the way, and only where they belong? Real catalog, real store."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from typing import Any
 from uuid import UUID
 
 import numpy as np
@@ -18,7 +19,7 @@ from lodestone.store.aliases import JsonAliasTable
 from lodestone.store.base import Filter, MatchAny, PointBatch, SparseBatch
 from lodestone.store.edge.store import EdgeStore
 from lodestone.tags.delivery import COLLECTION, deliver
-from lodestone.tags.search import FEW, TagSearch
+from lodestone.tags.search import TagSearch
 from lodestone.tags.service import IMPLICIT, TagService, new_tag
 from lodestone.tags.terms import PictureTag, picture_vector
 from lodestone_schemas.collections import CollectionSpec
@@ -90,7 +91,7 @@ def test_tagged_picture_is_found_by_its_words_and_scored_by_how_many_fit(home: H
     assert home.found("black dog") == [first, second]
 
 
-@pytest.mark.parametrize(("captioned", "are_few"), [(1, True), (FEW, True), (FEW + 1, False), (2 * FEW, False)])
+@pytest.mark.parametrize(("captioned", "are_few"), [(1, True), (40, True), (41, False), (80, False)])
 @pytest.mark.parametrize("limit", [2, 100])
 def test_a_query_of_one_word_puts_few_captions_first_and_many_nowhere(
     home: Home, captioned: int, are_few: bool, limit: int
@@ -106,6 +107,40 @@ def test_a_query_of_one_word_puts_few_captions_first_and_many_nowhere(
 
     assert found.whole == {ids[-1]}
     assert found.named == (set(ids[:captioned]) if are_few else set())
+
+
+@pytest.mark.parametrize("text", ["the zeta", "zeta with Ottilie"])
+def test_of_a_word_in_many_captions_few_are_read(home: Home, monkeypatch: pytest.MonkeyPatch, text: str) -> None:
+    home.store.create(CollectionSpec(COLLECTION, sparse=True))
+    ids = [str(UUID(int=number + 1)) for number in range(2_000)]
+    vector = picture_vector([], ["a zeta by the lake"])
+    assert vector is not None
+    home.store.upsert_sparse(COLLECTION, SparseBatch(ids, [vector] * len(ids), [{}] * len(ids)))
+    fetched: list[int] = []
+    ask = EdgeStore._ask
+
+    def counted(store: EdgeStore, collection: Any, request: Any, fetches: Mapping[int, int], **options: Any) -> Any:
+        fetched.extend(fetches.values())
+        return ask(store, collection, request, fetches, **options)
+
+    monkeypatch.setattr(EdgeStore, "_ask", counted)
+
+    found = TagSearch(home.store).search(text, COLLECTION, limit=100)
+
+    assert not found
+    assert max(fetched) < 500
+
+
+def test_of_many_pictures_that_people_gave_a_word_those_of_the_lowest_ids_come_first(home: Home) -> None:
+    home.store.create(CollectionSpec(COLLECTION, sparse=True))
+    ids = [str(UUID(int=number + 1)) for number in range(400)]
+    vector = picture_vector([PictureTag("zeta", given="words")])
+    assert vector is not None
+    home.store.upsert_sparse(COLLECTION, SparseBatch(ids[::-1], [vector] * len(ids), [{}] * len(ids)))
+
+    found = TagSearch(home.store).search("zeta", COLLECTION, limit=100)
+
+    assert found.whole == set(ids[:100])
 
 
 def test_query_without_words_finds_nothing(home: Home) -> None:

@@ -135,12 +135,22 @@ class SparseBatch:
 
 @dataclass(frozen=True, slots=True)
 class SparseQuery:
-    """One query of a sparse collection for the `limit` points of highest inner product among those that share a term."""
+    """One query of a sparse collection for the `limit` points of highest inner product among those that share a term.
+
+    Attributes:
+        vector: Weights of terms.
+        limit: Highest number of points.
+        filter: What points must fulfil.
+        with_payload: True if neighbours carry payloads.
+        ties_by_id: Of more points with the last score than fit, return those of the lowest ids. All points of this score are
+            read for that, which may be a large share of the collection; False returns any of them.
+    """
 
     vector: SparseVector
     limit: int = 10
     filter: Filter | None = None
     with_payload: bool = False
+    ties_by_id: bool = True
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,6 +11,7 @@ word, the pictures whose captions hold it, where they are few: the word was writ
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Final
 
 import numpy as np
@@ -23,7 +24,7 @@ from lodestone.tags.terms import LiteralQuery, literal_query, query_vector
 
 LEAST: Final = 0.4  # share of the query's words
 POWER: Final = 3.0
-FEW: Final = 20  # pictures whose captions hold the one word of a query, at most: of a word in more, the models know more
+FEW: Final = 40  # pictures whose captions hold the one word of a query, at most; benchmarks/learning/caption_words.py chose it
 # Weight of the list, where the spaces' weights sum to 1 and their scores are in units of their spread; fitted in those units.
 WEIGHT: Final = 1.0
 
@@ -34,11 +35,13 @@ class TagSearch:
     Args:
         store: The store that holds the collection.
         weight: Weight of the resulting list.
+        few: Highest number of pictures whose captions hold the one word of a query, for these to come first.
     """
 
-    def __init__(self, store: VectorStore, *, weight: float = WEIGHT) -> None:
+    def __init__(self, store: VectorStore, *, weight: float = WEIGHT, few: int = FEW) -> None:
         self._store = store
         self._weight = weight
+        self._few = few
 
     def search(self, text: str, collection: str, *, filter_: Filter | None = None, limit: int = 100) -> TagMatches:
         """Return the pictures whose tags hold the query's words, best first; equal scores are ordered by id.
@@ -61,12 +64,15 @@ class TagSearch:
         if vector is None:
             return TagMatches(RankedList(TEXT_GUIDE, TAGS, self._weight, (), np.empty(0, np.float32)))
         queries = [SparseQuery(vector, limit=limit, filter=filter_)]
-        most = max(limit, 2 * FEW)
+        most = max(limit, 2 * self._few)
         if literal is not None:
-            queries.append(SparseQuery(literal.vector, limit=most, filter=filter_))
+            # A word may be in the captions of a large part of the collection. Which of these are found does not matter.
+            queries.append(SparseQuery(literal.vector, limit=most, filter=filter_, ties_by_id=False))
         found = self._store.search_sparse(collection, queries)
         is_all = len(found[-1].ids) < most
-        return matches_of(found[0], weight=self._weight, literal=literal, literally=found[-1], is_all=is_all)
+        if literal is not None and not is_all and literal.held(float(found[-1].scores[-1])) not in ("nothing", "caption"):
+            found[-1:] = self._store.search_sparse(collection, [replace(queries[-1], ties_by_id=True)])
+        return matches_of(found[0], weight=self._weight, literal=literal, literally=found[-1], few=self._few if is_all else 0)
 
 
 def matches_of(
@@ -75,7 +81,7 @@ def matches_of(
     weight: float = WEIGHT,
     literal: LiteralQuery | None = None,
     literally: Neighbours | None = None,
-    is_all: bool = True,
+    few: int = FEW,
 ) -> TagMatches:
     """Return the pictures that match a query.
 
@@ -84,7 +90,7 @@ def matches_of(
         weight: Weight of the list.
         literal: The query for words that people wrote; None without one.
         literally: Pictures that it found.
-        is_all: Whether it found no others.
+        few: Highest number of pictures whose captions hold the one word of the query, for these to come first.
     """
     kept = int((shares.scores >= LEAST).sum())  # scores are descending
     scores = np.minimum(shares.scores[:kept], 1.0).astype(np.float32) ** np.float32(POWER)
@@ -93,7 +99,7 @@ def matches_of(
         return TagMatches(found)
     held = {image_id: literal.held(score) for image_id, score in zip(literally.ids, literally.scores.tolist(), strict=True)}
     captioned = [image_id for image_id, what in held.items() if what == "caption"]
-    if not is_all or len(captioned) > FEW:
+    if len(captioned) > few:
         captioned = []
     return TagMatches(
         found,

@@ -240,7 +240,7 @@ class EdgeStore(VectorStore):
             return sparse_search_request(queries[row], vectors[row], fetch=fetch)
 
         ask = partial(self._ask, collection, request, score=sparse_score(vectors))
-        return answer(queries, ask, exact=[True] * len(queries), error=SPARSE_ERROR)
+        return answer(queries, ask, exact=[query.ties_by_id for query in queries], error=SPARSE_ERROR)
 
     def instant(self, name: str) -> bool:
         """Return True if the collection has a matrix."""

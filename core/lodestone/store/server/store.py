@@ -222,7 +222,7 @@ class ServerStore(VectorStore):
             return sparse_search_request(queries[row], vectors[row], fetch=fetch)
 
         scored = partial(ask, self._server, name, request, score=sparse_score(vectors))
-        return answer(queries, scored, exact=[True] * len(queries), error=SPARSE_ERROR)
+        return answer(queries, scored, exact=[query.ties_by_id for query in queries], error=SPARSE_ERROR)
 
     def retrieve(self, name: str, ids: Sequence[str], *, with_payload: bool = True) -> PointBatch:
         """Return points by id with vectors, and payloads or empty ones, in the order of `ids`; missing ids are left out."""
