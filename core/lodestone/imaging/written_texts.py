@@ -46,6 +46,7 @@ _NOISE: Final = re.compile(
     | comment | title | description | applemark | lead\s+technologies.*
     | dav | cof | edf | hdr(?:pl|plus)? | mde | sdr | rhdr | ptr | rbt | yaps | nor | oznor\w* | cbf | fbt
     | creator:.* | software:.* | lavc[\d.]+
+    | (?:©|\(c\)|copyright\b) .* (?:\b(?:19|20)\d\d\b|all\s+rights\s+reserved) .* | \S*copyright\s+all\s+rights\s+reserved\W*
     | \w+ \s+ (?:with|by|using) :? \s+ (?:the\s+)? (?:{_PROGRAMS})\b.* | file\s+written\s+by\s+(?:{_PROGRAMS})\b.*
     | (?:img|dsc[nf]?|pict?|p|pxl|mvimg|image)[-_ ]?\d+(?:[-_]\d+)*
     | [^\s/\\]+\.(?:jpe?g|png|gif|tiff?|heic|webp|bmp|dng|cr2|nef|arw)

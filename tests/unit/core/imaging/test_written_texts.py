@@ -94,6 +94,10 @@ def test_all_levels_of_a_keyword_count(namespace, name, text):
             "---",
             "Processed By: Helicon Filter;",
         ),
+        "© 2011 Ada Byron",
+        "(c) 1999 by Ada",
+        "Copyright Ada. All rights reserved.",
+        "Licence@Copyright All Rights Reserved.",
     ],
 )
 def test_what_devices_write_is_noise(text):
@@ -106,6 +110,8 @@ def test_what_devices_write_is_noise(text):
     [
         *("my first digital camera", "made with love by grandma", "Minolta at the flea market", "2019", "猫", "a default day"),
         *("created by Ottilie", "screenshot", "Title of the book", "img of the moon"),
+        "Sunset in Rome. All rights reserved.",
+        "Copyright sign on a wall",
     ],
 )
 def test_what_people_write_is_none(text):
