@@ -1,7 +1,9 @@
 """English words with their frequencies, and the splitting of texts into words.
 
-The list is that of SymSpell (82,765 words with counts, from Google's books and SCOWL), read from the package `symspellpy`
-without importing it. Two lists of our own lie in `data/languages`: what pictures show, and common words of other languages.
+The list with counts is that of SymSpell (82,765 words, from Google's books and SCOWL), read from the package `symspellpy`
+without importing it. It is mostly British and older than many things. `data/words` has what it lacks: American words, rarer
+words, names, brands (`english.txt`), and things that people search pictures for (`things.txt`). Two lists of our own lie in
+`data/languages`: what pictures show, and common words of other languages.
 """
 
 from __future__ import annotations
@@ -13,10 +15,12 @@ from importlib.resources import files
 from typing import Final
 
 from lodestone.models.packages import package_file
+from lodestone.text_encoders.plain import without_accents
 
 WORD: Final = re.compile(r"[^\W_]+(?:['’][^\W_]+)*")
 _INSTALL: Final = "pip install symspellpy==6.10.1"
 _SHORTEST_STEM: Final = 2
+_COMMON: Final = 1_000_000  # count that a common word gets which the list with counts lacks
 
 
 @lru_cache(maxsize=1)
@@ -29,6 +33,20 @@ def english_counts() -> Mapping[str, int]:
     path = package_file("symspellpy", "frequency_dictionary_en_*.txt", install=_INSTALL)
     fields = path.read_text("utf-8-sig").split()  # word, count, word, count: one split costs half of one a line
     return dict(zip(fields[::2], map(int, fields[1::2]), strict=True))
+
+
+@lru_cache(maxsize=1)
+def further_words() -> Mapping[str, int]:
+    """Return the words that `english_counts` lacks; lower case. Read once (tens of milliseconds).
+
+    The number is a rough count for common words, and 0 for rare ones and names, which are words but no corrections.
+    """
+    folder = files("lodestone").joinpath("data", "words")
+    things = (line for line in folder.joinpath("things.txt").read_text("utf-8").splitlines() if not line.startswith("#"))
+    words = dict.fromkeys(map(without_accents, " ".join(things).split()), 0)
+    _, common, known = re.split(r"^\[\w+\]$", folder.joinpath("english.txt").read_text("utf-8"), flags=re.MULTILINE)
+    words |= dict.fromkeys(known.split(), 0)
+    return words | dict.fromkeys(common.split(), _COMMON)
 
 
 @lru_cache(maxsize=1)

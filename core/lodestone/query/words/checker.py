@@ -19,7 +19,7 @@ from lodestone.query.words.collection import CollectionWords, WordCatalog
 from lodestone.query.words.language import ENGLISH, Language, foreign_language
 from lodestone.query.words.spelling import Lexicon, correct, is_known
 from lodestone.text_encoders.base import TextEncoder
-from lodestone.text_encoders.english import WORD, bare, english_counts, picture_words, words_of
+from lodestone.text_encoders.english import WORD, bare, english_counts, further_words, picture_words, words_of
 from lodestone.text_encoders.labels import imagenet_labels
 from lodestone.text_encoders.plain import without_accents
 
@@ -60,7 +60,8 @@ class QueryChecker:
 
     @cached_property
     def _lexicon(self) -> Lexicon:
-        return Lexicon(english_counts(), words_of(imagenet_labels()), picture_words(), self._encoder.words())
+        names = words_of(imagenet_labels())
+        return Lexicon(english_counts(), further_words(), names, picture_words(), self._encoder.words())
 
     @cached_property
     def _collection(self) -> CollectionWords:

@@ -1,9 +1,13 @@
 """Correction of misspelt words: the likeliest known word within one edit (Kernighan, Church and Gale, 1990; Norvig, 2007).
 
-An edit inserts, drops or replaces one letter, or swaps two neighbours; a missing space counts as one too. A candidate's score
-is the logarithm of its frequency plus what speaks for it: pictures often show it, the collection's captions or the classifiers'
-class names have it, or the slip is a usual one. Only words that nothing knows are looked at: never a known word, a name, a
-short word, digits or capitals. The candidates of a word are looked up in sets (about 600 look-ups, a fraction of a
+An edit inserts, drops or replaces one letter, or swaps two neighbours; a missing space counts as one too. A candidate's
+score grows with its frequency and with what speaks for it: pictures often show it, or the collection's captions or the
+classifiers' class names have it. An edit that is rare costs: there are 25 letters to hit by mistake, but one to leave out. A
+short word is within an edit of many others by chance, so it needs a better candidate than a long one. Without one the word
+stays, because it may be a name, or a word that no list has.
+
+Only words that nothing knows are looked at: never a known word, a compound of two common words, a name, a word of one or
+two letters, digits or capitals. The candidates of a word are looked up in sets (about 600 look-ups, a fraction of a
 millisecond), so there is no index.
 """
 
@@ -12,7 +16,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Mapping
 from collections.abc import Set as AbstractSet
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final
 
 from lodestone.text_encoders.english import WORD, bare
@@ -20,34 +24,52 @@ from lodestone.text_encoders.plain import without_accents
 
 _LETTERS: Final = "abcdefghijklmnopqrstuvwxyz"
 _ROWS: Final = ("qwertyuiop", "asdfghjkl", "zxcvbnm")
-_SHORTEST: Final = 3  # letters of a word that is looked at
+_SHORTEST: Final = 3  # letters of a word that is looked at, and of a correction
 _SHORTEST_PLURAL: Final = 4  # letters; "hors" is no plural
+_SHORTEST_SPLIT: Final = 5  # letters of a word that may lack a space
+_SHORTEST_PART: Final = 4  # letters of each word of a compound
+_COMMON_PART: Final = 2_000_000  # count of each word of a compound
 _OWN: Final = 50_000_000  # count that a word of the collection has at least: that of a common word
+_VISIBLE: Final = 1_000_000  # count that a word has at least which says what pictures show
 
 
 @dataclass(frozen=True, slots=True)
 class SpellingRule:
-    """Numbers of the correction, chosen on the validation photos (docs/quality.md).
+    """Numbers of the correction, chosen on slips in captions of the validation photos and on true words (docs/quality.md).
+
+    Scores are in units of `frequency` natural logarithms of a count, beside that of the rarest correction.
 
     Attributes:
-        shortest: Letters that a word needs to be corrected; in shorter ones, only two swapped letters are swapped back.
         rarest: Count below which a word is no correction.
-        own: Bonus of a word that the collection's captions or tags have, in units of the natural logarithm of a count.
+        frequency: Weight of the logarithm of a word's count.
+        own: Bonus of a word that the collection's captions or tags have.
         named: Bonus of a word in the classifiers' class names.
         visible: Bonus of a word that says what pictures show.
         first: Penalty where the first letter differs.
-        neighbour: Bonus of a neighbouring key, a doubled letter, or two letters swapped.
+        doubled: Bonus where one of two equal letters is missing ("runing").
+        replaced: Penalty of a wrong letter.
+        neighbour: Penalty of a wrong letter whose key is beside the right one.
+        extra: Penalty of a letter too many.
+        touched: Penalty of a letter too many whose key is beside that of the letter before or after it.
+        repeated: Penalty of a letter too many that is that of before or after it.
         split: Penalty of a missing space.
+        least: Score that a correction needs for a word of 0, 1, 2 and so on letters; the last holds for all longer ones.
     """
 
-    shortest: int = 4
     rarest: int = 50_000
+    frequency: float = 0.7
     own: float = 4.0
-    named: float = 2.0
+    named: float = 1.0
     visible: float = 4.0
-    first: float = 1.0
-    neighbour: float = 1.0
-    split: float = 9.0
+    first: float = 0.5
+    doubled: float = 0.5
+    replaced: float = 3.3
+    neighbour: float = 2.0
+    extra: float = 3.3
+    touched: float = 2.5
+    repeated: float = 1.5
+    split: float = 7.0
+    least: tuple[float, ...] = (math.inf, math.inf, math.inf, 5.0, 4.0, 2.0, 0.5, -0.5, -1.5, -2.5, -4.0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,20 +78,46 @@ class Lexicon:
 
     Attributes:
         counts: English word -> count.
+        further: Word that `counts` lacks -> a rough count, or 0 where it is known but no correction.
         named: Words of the classifiers' class names.
         visible: Words that say what pictures show.
         encoder: Whole words of the text encoder's vocabulary; known, but no corrections.
     """
 
     counts: Mapping[str, int]
+    further: Mapping[str, int] = field(default_factory=dict)
     named: AbstractSet[str] = frozenset()
     visible: AbstractSet[str] = frozenset()
     encoder: AbstractSet[str] = frozenset()
 
     def knows(self, word: str) -> bool:
         """Return True if a case-folded word is known; lists of English words have its Latin letters without accents."""
-        bare_word = without_accents(word)
-        return any(one in words for one in (word, bare_word) for words in (self.counts, self.named, self.encoder))
+        return self._has(word) or (not word.isascii() and self._has(without_accents(word)))
+
+    def is_plural(self, word: str) -> bool:
+        """Return True if a word in small letters is an English word with an s."""
+        if len(word) <= _SHORTEST_PLURAL or not word.endswith("s") or word.endswith("ss"):
+            return False
+        return word[:-1] in self.counts or word[:-1] in self.further
+
+    def is_compound(self, word: str) -> bool:
+        """Return True if a word in small letters is two common words of four letters or more in one ("waterslide").
+
+        One of them must say what pictures show: "fromtier" is a slip. So is "colorfull", which is a known word but for a
+        doubled letter.
+        """
+        cuts = range(_SHORTEST_PART, len(word) - _SHORTEST_PART + 1)
+        parts = ((word[:cut], word[cut:]) for cut in cuts)
+        return any(
+            self._is_common(left) and self._is_common(right) and (left in self.visible or right in self.visible)
+            for left, right in parts
+        ) and not any(self._has(other) for other in _doublings(word))
+
+    def _is_common(self, word: str) -> bool:
+        return word in self.visible or self.counts.get(word, 0) >= _COMMON_PART
+
+    def _has(self, word: str) -> bool:
+        return word in self.counts or word in self.further or word in self.encoder or word in self.named or word in self.visible
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,10 +134,9 @@ class Correction:
 
 
 def is_known(word: str, lexicon: Lexicon) -> bool:
-    """Return True if the lexicon has a word, or if it is a number or the plural of an English word."""
+    """Return True if the lexicon has a word, or if it is a number, the plural of an English word, or a compound of two."""
     folded = without_accents(bare(word))
-    plural_of = folded[:-1] if folded.endswith("s") and len(folded) > _SHORTEST_PLURAL else ""
-    return lexicon.knows(folded) or word.isdigit() or plural_of in lexicon.counts
+    return lexicon.knows(folded) or word.isdigit() or lexicon.is_plural(folded) or lexicon.is_compound(folded)
 
 
 def correct(
@@ -141,22 +188,33 @@ def _may_be_misspelt(word: str, place: int, count: int) -> bool:
 
 def _best(word: str, lexicon: Lexicon, own: AbstractSet[str], rule: SpellingRule) -> str | None:
     scored: dict[str, float] = {}
-    edits = _edits(word, rule) if len(word) >= rule.shortest else _swaps(word, rule)
-    for candidate, bonus in edits:
-        count = max(lexicon.counts.get(candidate, 0), _OWN if candidate in own else 0, 1 if candidate in lexicon.named else 0)
-        if not count or (count < rule.rarest and candidate not in own and candidate not in lexicon.named):
+    for candidate, bonus in _edits(word, rule):
+        count = _count(candidate, lexicon, own)
+        if len(candidate) < _SHORTEST or (count < rule.rarest and candidate not in lexicon.named):
             continue
-        score = math.log(max(count, rule.rarest)) + bonus
-        score += rule.own * (candidate in own) + rule.named * (candidate in lexicon.named)
-        score += rule.visible * (candidate in lexicon.visible)
+        score = _weighed(count, rule) + bonus + rule.own * (candidate in own)
+        score += rule.named * (candidate in lexicon.named) + rule.visible * (candidate in lexicon.visible)
         scored[candidate] = max(scored.get(candidate, -math.inf), score)
-    for cut in range(2, len(word) - 1) if len(word) > rule.shortest else ():
+    for cut in range(2, len(word) - 1) if len(word) >= _SHORTEST_SPLIT else ():
         left, right = word[:cut], word[cut:]
-        counts = lexicon.counts.get(left, 0), lexicon.counts.get(right, 0)
-        if min(counts) >= _OWN:
+        count = min(lexicon.counts.get(left, 0), lexicon.counts.get(right, 0))
+        if count >= _OWN:
             visible = rule.visible * (left in lexicon.visible and right in lexicon.visible)
-            scored[f"{left} {right}"] = math.log(min(counts)) + visible - rule.split
-    return min(scored, key=lambda candidate: (-scored[candidate], candidate)) if scored else None
+            scored[f"{left} {right}"] = _weighed(count, rule) + visible - rule.split
+    best = min(scored, key=lambda candidate: (-scored[candidate], candidate), default=None)
+    least = rule.least[min(len(word), len(rule.least) - 1)]
+    return best if best is not None and scored[best] >= least else None
+
+
+def _count(word: str, lexicon: Lexicon, own: AbstractSet[str]) -> int:
+    count = lexicon.counts.get(word) or lexicon.further.get(word, 0)
+    if word in own:
+        return max(count, _OWN)
+    return max(count, _VISIBLE) if word in lexicon.visible else count
+
+
+def _weighed(count: int, rule: SpellingRule) -> float:
+    return rule.frequency * math.log(max(count, rule.rarest) / rule.rarest)
 
 
 def _edits(word: str, rule: SpellingRule) -> Iterator[tuple[str, float]]:
@@ -164,22 +222,25 @@ def _edits(word: str, rule: SpellingRule) -> Iterator[tuple[str, float]]:
     for place in range(len(word) + 1):
         left, right = word[:place], word[place:]
         start = -rule.first if place == 0 else 0.0
-        before = left[-1:]
+        beside = {left[-1:], right[1:2]}
         for letter in _LETTERS:
-            doubled = letter in {before, right[:1]}
-            yield left + letter + right, start + rule.neighbour * doubled
+            yield left + letter + right, start + rule.doubled * (letter in {left[-1:], right[:1]})
             if right and letter != right[0]:
-                yield left + letter + right[1:], start + rule.neighbour * (letter in _NEXT_TO[right[0]])
+                yield left + letter + right[1:], start - (rule.neighbour if letter in _NEXT_TO[right[0]] else rule.replaced)
         if right:
-            doubled = right[0] in {before, right[1:2]}
-            yield left + right[1:], start + rule.neighbour * doubled
-    yield from _swaps(word, rule)
-
-
-def _swaps(word: str, rule: SpellingRule) -> Iterator[tuple[str, float]]:
+            touched = rule.touched if beside & _NEXT_TO[right[0]] else rule.extra
+            yield left + right[1:], start - (rule.repeated if right[0] in beside else touched)
     for place in range(len(word) - 1):
         swapped = word[:place] + word[place + 1] + word[place] + word[place + 2 :]
-        yield swapped, rule.neighbour - rule.first * (place == 0)
+        yield swapped, -rule.first * (place == 0)
+
+
+def _doublings(word: str) -> Iterator[str]:
+    """Yield a word with a letter doubled, and with one of two equal letters left out, for each of its letters."""
+    for place, letter in enumerate(word):
+        yield word[:place] + letter + word[place:]
+        if word[place + 1 : place + 2] == letter:
+            yield word[:place] + word[place + 1 :]
 
 
 def _keys_next_to(letter: str) -> frozenset[str]:
