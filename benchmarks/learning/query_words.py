@@ -3,10 +3,11 @@
     python -m benchmarks.learning.query_words --captions captions.tsv --images DIR --cache DIR
         [--profile embedded] [--queries 1000] [--translations FILE.tsv]
 
-A bridge of seed 0, trained on the first part of the split, is measured on the third; the cache of the benchmark `quality` saves
-its training. One caption a picture is asked as written, with a slip of one letter in one word of three letters or more, and
-corrected. `--translations` names a table with the columns file, en, de, zh and so on: captions of the third part with
-translations of them; each language is asked of the same pictures.
+True words of six kinds (`benchmarks/data/true_words.txt`) are checked alone: none should be changed. A bridge of seed 0,
+trained on the first part of the split, is measured on the third; the cache of the benchmark `quality` saves its training. One
+caption a picture is asked as written, with a slip of one letter in one word of three letters or more, and corrected.
+`--translations` names a table with the columns file, en, de, zh and so on: captions of the third part with translations of
+them; each language is asked of the same pictures.
 """
 
 from __future__ import annotations
@@ -41,6 +42,7 @@ from lodestone.text_encoders.registry import make_text_encoder
 from lodestone.training.trust import fuse
 
 _WORD = re.compile(r"[A-Za-z]{3,}")
+_TRUE_WORDS = Path(__file__).parents[1] / "data" / "true_words.txt"
 
 
 class NoCaptions:
@@ -78,6 +80,13 @@ def slip(text: str, rng: random.Random) -> str:
     return text[: match.start()] + slipped + text[match.end() :]
 
 
+def true_words() -> dict[str, list[str]]:
+    """Return kind -> words that no correction should change."""
+    lines = [line for line in _TRUE_WORDS.read_text("utf-8").splitlines() if not line.startswith("#")]
+    _, *blocks = re.split(r"^\[(\w+)\]$", "\n".join(lines), flags=re.MULTILINE)
+    return dict(zip(blocks[::2], map(str.split, blocks[1::2]), strict=True))
+
+
 class Gallery:
     """Pictures of the third part, searched by one bridge and label matching.
 
@@ -111,9 +120,20 @@ def measure(options: argparse.Namespace, report: Report) -> None:
     captions = read_table(options.captions, "caption")
     files = split_by_hash(file for file, _ in captions).test
     checker = QueryChecker(encoder, NoCaptions)
+    _measure_true_words(report, checker)
     _measure_slips(options, report, checker=checker, gallery=gallery, captions=captions, files=files)
     if options.translations:
         _measure_translations(options.translations, report, gallery, files)
+
+
+def _measure_true_words(report: Report, checker: QueryChecker) -> None:
+    rows = [["true words", "number", "changed"]]
+    for kind, words in true_words().items():
+        checked = [(word, checker.check(word).text) for word in words]
+        changed = [f"{word} to {text}" for word, text in checked if text != word]
+        rows.append([kind, str(len(words)), ", ".join([str(len(changed)), *changed])])
+        report.record("true words changed", len(changed), case=kind)
+    report.table(rows)
 
 
 def _measure_slips(
@@ -181,7 +201,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 BENCHMARK = Benchmark(
     name="query_words",
     about=__doc__,
-    figures=(Figure("R@10", "share"),),
+    figures=(Figure("R@10", "share"), Figure("true words changed", "count")),
     options=add_options,
     measure=measure,
 )

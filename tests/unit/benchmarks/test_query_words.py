@@ -10,10 +10,11 @@ from typing import Any, cast
 import numpy as np
 import pytest
 from benchmarks.learning import quality
-from benchmarks.learning.query_words import slip
+from benchmarks.learning.query_words import NoCaptions, slip, true_words
 
 from lodestone.backbones.base import BackboneOutputs
 from lodestone.config.profiles import find_profile
+from lodestone.query.words.checker import QueryChecker
 from lodestone.spaces.bridge_weights import BridgeWeights
 
 
@@ -25,6 +26,17 @@ def test_a_slip_changes_one_word_by_one_letter(seed: int) -> None:
     assert len(changed) == 1
     old, new = changed[0]
     assert len(old) >= 3 and abs(len(old) - len(new)) <= 1
+
+
+def test_at_most_one_in_a_hundred_true_words_is_changed() -> None:
+    encoder = cast("Any", SimpleNamespace(name="minilm", languages=frozenset({"en"}), words=frozenset))
+    checker = QueryChecker(encoder, NoCaptions)
+    words = true_words()
+    assert set(words) == {"american", "british", "brands", "dishes", "breeds", "compounds"}
+    assert sum(map(len, words.values())) >= 800
+    for kind, of_kind in words.items():
+        changed = {word: text for word in of_kind if (text := checker.check(word).text) != word}
+        assert len(changed) <= len(of_kind) / 100, (kind, changed)
 
 
 def test_a_missing_bridge_is_trained_once_on_the_first_part(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -94,6 +94,10 @@ class Lexicon:
         """Return True if a case-folded word is known; lists of English words have its Latin letters without accents."""
         return self._has(word) or (not word.isascii() and self._has(without_accents(word)))
 
+    def lists(self, word: str) -> bool:
+        """Return True if a list of words has a word in small letters, whatever the text encoder knows."""
+        return word in self.counts or word in self.further or word in self.named or word in self.visible
+
     def is_plural(self, word: str) -> bool:
         """Return True if a word in small letters is an English word with an s."""
         if len(word) <= _SHORTEST_PLURAL or not word.endswith("s") or word.endswith("ss"):
@@ -189,8 +193,10 @@ def _may_be_misspelt(word: str, place: int, count: int) -> bool:
 def _best(word: str, lexicon: Lexicon, own: AbstractSet[str], rule: SpellingRule) -> str | None:
     scored: dict[str, float] = {}
     for candidate, bonus in _edits(word, rule):
+        if not (lexicon.lists(candidate) or candidate in own) or len(candidate) < _SHORTEST:
+            continue  # nearly all of them
         count = _count(candidate, lexicon, own)
-        if len(candidate) < _SHORTEST or (count < rule.rarest and candidate not in lexicon.named):
+        if count < rule.rarest and candidate not in lexicon.named:
             continue
         score = _weighed(count, rule) + bonus + rule.own * (candidate in own)
         score += rule.named * (candidate in lexicon.named) + rule.visible * (candidate in lexicon.visible)
@@ -222,14 +228,17 @@ def _edits(word: str, rule: SpellingRule) -> Iterator[tuple[str, float]]:
     for place in range(len(word) + 1):
         left, right = word[:place], word[place:]
         start = -rule.first if place == 0 else 0.0
-        beside = {left[-1:], right[1:2]}
+        doubled = left[-1:] + right[:1]
         for letter in _LETTERS:
-            yield left + letter + right, start + rule.doubled * (letter in {left[-1:], right[:1]})
-            if right and letter != right[0]:
-                yield left + letter + right[1:], start - (rule.neighbour if letter in _NEXT_TO[right[0]] else rule.replaced)
+            yield left + letter + right, start + rule.doubled if letter in doubled else start
         if right:
-            touched = rule.touched if beside & _NEXT_TO[right[0]] else rule.extra
-            yield left + right[1:], start - (rule.repeated if right[0] in beside else touched)
+            replaced, rest = right[0], right[1:]
+            near, beside = _NEXT_TO[replaced], {left[-1:], rest[:1]}
+            for letter in _LETTERS:
+                if letter != replaced:
+                    yield left + letter + rest, start - (rule.neighbour if letter in near else rule.replaced)
+            touched = rule.touched if beside & near else rule.extra
+            yield left + rest, start - (rule.repeated if replaced in beside else touched)
     for place in range(len(word) - 1):
         swapped = word[:place] + word[place + 1] + word[place] + word[place + 2 :]
         yield swapped, -rule.first * (place == 0)
