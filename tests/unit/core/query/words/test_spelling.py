@@ -126,6 +126,17 @@ def test_a_wrong_letter_from_the_next_key_is_likelier_than_another():
     assert correct("a vouth", lexicon).text == "a couth"  # and v beside c
 
 
+def test_a_letter_too_many_from_the_next_key_is_likelier_than_another():
+    lexicon = Lexicon({"brown": 6_500_000})
+    assert correct("a brfown", lexicon).text == "a brown"  # f is beside r
+    assert correct("a brzown", lexicon) is None
+
+
+def test_a_word_that_says_what_pictures_show_needs_no_count_to_be_a_correction():
+    lexicon = Lexicon({}, visible=frozenset({"snowboarder"}))
+    assert correct("a snowboardr", lexicon).text == "a snowboarder"
+
+
 def test_compounds_of_two_common_words_of_which_one_is_visible_are_known():
     common = {
         "water": 3_000_000,
