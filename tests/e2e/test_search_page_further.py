@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from tests.support.browser import ORDER, inaccessible, until, until_asked
+from tests.support.browser import ORDER, inaccessible, steady, until, until_asked
 from tests.support.page_answers import QUERY, events, hit, image_id, response
 from tests.support.search_page import answered, empty_site, finished, made_up_page, search, shared_browser  # noqa: F401 - fixtures
 
@@ -97,6 +97,20 @@ def test_a_large_picture_leads_on_to_further_results_and_back_to_its_place(page:
     until(page, "document.activeElement.closest('.tile')?.dataset.id", image_id(FIRST))
     box = page.locator(f'[data-id="{image_id(FIRST)}"]').bounding_box()
     assert 0 <= box["y"] < page.evaluate("innerHeight")
+
+
+def test_the_results_stay_at_the_picture_that_was_shown_last_where_the_browser_goes_back_late(page: Any) -> None:
+    shown(page, 60)
+    page.evaluate("() => { const back = history.back; history.back = () => setTimeout(() => back.call(history), 300); }")
+    page.locator('[data-index="0"] .open').click()
+    for _ in range(59):
+        page.keyboard.press("ArrowRight")
+    until(page, "document.querySelector('.facts h2').innerText", "60 of 60")
+    page.keyboard.press("Escape")
+    until(page, "document.activeElement.closest('.tile')?.dataset.id", image_id(59))
+    until(page, "new URLSearchParams(location.search).has('picture')", False)
+    assert steady(page, "scrollY") > 0
+    assert page.evaluate("document.activeElement.closest('.tile')?.dataset.id") == image_id(59)
 
 
 def test_tiles_that_fly_past_keep_their_place_and_load_when_the_page_scrolls_slower(page: Any) -> None:

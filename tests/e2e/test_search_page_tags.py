@@ -142,7 +142,7 @@ def test_what_fails_is_said_and_nothing_that_was_written_is_lost(page: Any) -> N
     tags.refused = {"GET"}
     opened(page)
     trouble = page.locator(".tagged [role=alert]")
-    trouble.get_by_text("the service <b>has too much</b> to do ask later").wait_for()
+    trouble.get_by_text("the service <b>has too much</b> to do – ask later").wait_for()
     tags.refused = {"POST", "DELETE"}
     trouble.get_by_role("button", name="Try again").click()
     page.locator(".tagged li").wait_for()

@@ -40,6 +40,8 @@ export function setAddress(entry, { replace = false, over = false } = {}) {
 /** Put a large picture into the address; another one takes the place of the one before. */
 export function pictureInAddress(entry) {
   const there = new URLSearchParams(location.search).has("picture");
+  // Back from here the results go to the picture that was shown last. A browser that is late would scroll them to where they were.
+  history.scrollRestoration = "manual";
   setAddress(entry, there ? { replace: true, over: history.state?.over === true } : { over: true });
 }
 

@@ -130,7 +130,7 @@ function again(event) {
 }
 
 /** Focus an element as soon as the page has it: after a scroll, that is some frames later. */
-function focusWhenThere(find, frames = 12) {
+function focusWhenThere(find, frames = 60) {
   const element = find();
   if (element) element.focus({ preventScroll: true });
   else if (frames > 0) requestAnimationFrame(() => focusWhenThere(find, frames - 1));
