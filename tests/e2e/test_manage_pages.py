@@ -173,6 +173,10 @@ FRAME = """
 """What assistive technology reads on each page, in its order; more may be there besides."""
 
 
+RUNNING = "fetch('/v1/runs?state=running').then((answer) => answer.json()).then((page) => page.runs.length)"
+"""How many runs go on."""
+
+
 @dataclass(frozen=True)
 class Site:
     """A service that asks for keys, with one indexed folder, and a key of each kind."""
@@ -332,6 +336,7 @@ def test_a_corpus_gets_another_name_and_folders_inside_are_left_out_and_listed_a
     corpus.get_by_text("1 left out").wait_for()
     until(page, "document.querySelector('[aria-label=\"Corpus family\"] li .facts dd').textContent", "4")
     assert inaccessible(page) == []
+    until(page, RUNNING, 0)  # until then the corpus is taken
 
     corpus.get_by_label("Folder of inside to list by itself").fill("nowhere")
     page.keyboard.press("Enter")

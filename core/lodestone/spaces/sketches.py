@@ -1,8 +1,8 @@
 """Sketches by which a bridge recognises the pictures that it was trained on.
 
-A sketch holds the signs of a picture's largest principal components, 64 bits. Copies of a picture in another size or quality
-differ in few of them, other pictures in many (random hyperplanes, Charikar, 2002, along the directions of largest variance).
-No picture can be read from a sketch.
+A sketch holds the signs of a picture's largest principal components, 64 bits. Most copies of a picture differ in few of them,
+other pictures in many (hyperplanes as in Charikar, 2002, but along the directions of largest variance). No picture can be read
+from a sketch.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from lodestone.spaces.bridge_arrays import Array
 
 COMPONENTS: Final = 64
-MOST_DIFFERENT: Final = 6  # bits; chosen on copies and on neighbours of validation photos (docs/training.md)
+MOST_DIFFERENT: Final = 8  # bits; chosen on copies of validation photos and on other photos (docs/training.md)
 _BYTES: Final = COMPONENTS // 8
 _AT_ONCE: Final = 512
 

@@ -40,11 +40,16 @@ class FreeSpaceRows(CatalogBase):
                     raw.autocommit = False
                 return 0
             remaining = 0 if _number(raw, "user_version") == _CLEAN else _vacuum(raw)
-            end = time.monotonic() + wait_s
-            while _number(raw, "wal_checkpoint(TRUNCATE)"):  # 1: somebody reads an older state
-                if time.monotonic() > end:
-                    return remaining + self.log_bytes()
-                time.sleep(_RETRY_S)
+            patience = _number(raw, "busy_timeout")
+            raw.execute("PRAGMA busy_timeout=0")  # else SQLite itself waits for readers, and longer than it was asked to here
+            try:
+                end = time.monotonic() + wait_s
+                while _number(raw, "wal_checkpoint(TRUNCATE)"):  # 1: somebody reads an older state
+                    if time.monotonic() > end:
+                        return remaining + self.log_bytes()
+                    time.sleep(_RETRY_S)
+            finally:
+                raw.execute(f"PRAGMA busy_timeout={patience}")
         return remaining
 
     def log_bytes(self) -> int:

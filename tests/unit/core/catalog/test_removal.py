@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
+import time
 from collections.abc import Iterator
 from contextlib import closing
 from datetime import UTC, datetime, timedelta
@@ -11,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from lodestone.catalog.catalog import Catalog
+from lodestone.catalog.database import engine as database_engine
 from lodestone.catalog.pictures.removal import Mentions
 from lodestone.catalog.records import Failure, ImageRecord, ImageState, RunState, TagRecord
 from lodestone.catalog.use_records import QueryRecord
@@ -165,6 +167,24 @@ def test_the_file_holds_no_byte_of_what_was_removed_even_if_an_older_version_wro
     assert catalog.erase_free_space() == 0
     assert b"secret-" not in content(tmp_path)
     assert b"secret tag" not in content(tmp_path)
+    assert catalog.log_bytes() == 0
+
+
+def test_a_reader_of_an_older_state_is_waited_for_as_long_as_is_said_and_no_longer(catalog: Catalog, tmp_path: Path) -> None:
+    ids = fill(catalog, count=20)
+    catalog.erase_free_space()
+    with closing(sqlite3.connect(tmp_path / "catalog.sqlite", isolation_level=None)) as reader:
+        reader.execute("BEGIN")
+        reader.execute("SELECT count(*) FROM images").fetchone()
+        catalog.withdraw_images(ids)
+        catalog.remove_images(ids)
+        started = time.monotonic()
+        assert catalog.erase_free_space(wait_s=0.2) >= catalog.log_bytes() > 0
+        assert 0.2 <= time.monotonic() - started < database_engine._BUSY_SECONDS / 2, "SQLite's own patience is for writers"
+        with catalog._engine.connect() as connection:
+            assert connection.exec_driver_sql("PRAGMA busy_timeout").scalar() == database_engine._BUSY_SECONDS * 1000
+        reader.execute("COMMIT")
+        assert catalog.erase_free_space() == 0
     assert catalog.log_bytes() == 0
 
 
