@@ -202,7 +202,7 @@ def test_without_a_look_at_the_mappings_a_trial_opening_dies_in_place_of_the_pro
     store.close()
 
 
-@pytest.mark.parametrize("count", [8, pytest.param(80, marks=[pytest.mark.nightly, pytest.mark.slow])])
+@pytest.mark.parametrize("count", [4, pytest.param(80, marks=[pytest.mark.nightly, pytest.mark.slow])])
 def test_after_a_kill_an_altered_bit_ends_no_process(killed: Path, tmp_path: Path, count: int) -> None:
     names = _files(killed)
     bits = random.Random(count).sample(_bits(killed, names, count), count)

@@ -142,7 +142,14 @@ def remove_files(album: Album) -> None:
     album.index(album.secret)
 
 
-@pytest.mark.parametrize("remove", [remove_folder, remove_singles, remove_files], ids=["directory", "pictures", "gone files"])
+@pytest.mark.parametrize(
+    "remove",
+    [
+        pytest.param(remove_folder, id="directory"),
+        pytest.param(remove_singles, id="pictures", marks=[pytest.mark.nightly, pytest.mark.slow]),
+        pytest.param(remove_files, id="gone files", marks=[pytest.mark.nightly, pytest.mark.slow]),
+    ],
+)
 def test_no_byte_of_removed_pictures_stays_and_the_others_are_found_as_before(
     album: Album, remove: Callable[[Album], None]
 ) -> None:
@@ -181,6 +188,7 @@ def test_no_byte_of_a_removed_corpus_stays(album: Album) -> None:
     assert not left, "\n".join(left)
 
 
+@pytest.mark.slow
 def test_a_removal_that_is_killed_again_and_again_is_finished_by_the_same_command(
     album: Album, monkeypatch: pytest.MonkeyPatch
 ) -> None:

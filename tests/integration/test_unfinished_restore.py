@@ -24,8 +24,18 @@ from lodestone.indexing.run.report import IndexRequest
 
 COUNT = 6
 # Where the process is killed: among the files, with the catalog made, among the vectors, and with all of them loaded.
-RESTORE_POINTS = ("restoring:2", "catalog-made:1", "loading:1", "before-promotion:1")
-REBUILD_POINTS = ("catalog-made:1", "loading:1", "before-promotion:1")
+_LONGER = (pytest.mark.nightly, pytest.mark.slow)
+RESTORE_POINTS = (
+    "restoring:2",
+    pytest.param("catalog-made:1", marks=_LONGER),
+    pytest.param("loading:1", marks=_LONGER),
+    "before-promotion:1",
+)
+REBUILD_POINTS = (
+    pytest.param("catalog-made:1", marks=_LONGER),
+    "loading:1",
+    pytest.param("before-promotion:1", marks=_LONGER),
+)
 
 
 @pytest.fixture(scope="module")
