@@ -290,6 +290,11 @@ def test_a_file_without_sketches_recognises_nothing(known, tmp_path):
     assert not older.has_seen(make_pairs(300)[0]).any()
 
 
+@pytest.mark.parametrize("name", ["bridge.safetensors", "multilingual.safetensors"])
+def test_a_bridge_that_ships_has_sketches_of_the_photos_that_it_was_trained_on(name):
+    assert 5_990 <= len(BridgeWeights.shipped(name).seen) <= 6_000
+
+
 def test_a_sketch_tells_a_copy_from_another_picture_by_the_signs_that_differ():
     rng = np.random.default_rng(3)
     rows = rng.normal(size=(1_200, 64)).astype(np.float32)
