@@ -223,7 +223,16 @@ def test_the_python_of_a_page_runs(page: Path, reader: Reader, monkeypatch: pyte
             names["service"].close()
 
 
-@pytest.mark.parametrize("page", RUNNABLE, ids=name_of)
+EVERY_TIME = ("README.md", "searching.md", "own-photos.md", "directories.md", "removal.md", "training.md")
+"""Pages that people begin with; the others are run at night, because each takes up to fifteen seconds."""
+
+
+def _run_when(page: Path) -> object:
+    marks = () if page.name in EVERY_TIME else (pytest.mark.nightly, pytest.mark.slow)
+    return pytest.param(page, id=name_of(page), marks=marks)
+
+
+@pytest.mark.parametrize("page", [_run_when(page) for page in RUNNABLE])
 def test_the_commands_of_a_page_run(page: Path, reader: Reader) -> None:
     filled = reader.filler(page)
     shutil.rmtree(reader.folder / "restored", ignore_errors=True)
