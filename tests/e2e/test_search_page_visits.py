@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 from typing import Any
+from urllib.parse import parse_qs, urlsplit
 
 import numpy as np
 import pytest
@@ -514,7 +515,13 @@ def test_whoever_may_index_adds_the_first_folder_in_place(page: Any) -> None:
 def indexing(page: Any, done: int) -> list[dict[str, Any]]:
     """Let an index run go on, until what is returned is cleared."""
     runs = [{"kind": "verify", "progress": None}, {"kind": "index", "progress": {"done": done, "total": 1557}}]
-    page.route("**/v1/runs?*", lambda route: route.fulfill(json={"runs": runs, "next_cursor": None}))
+
+    def answer(route: Any) -> None:
+        asked = parse_qs(urlsplit(route.request.url).query)
+        found = [run for run in runs if asked["state"] == ["running"] and run["kind"] in asked.get("kind", [run["kind"]])]
+        route.fulfill(json={"runs": found[: int(asked["limit"][0])], "next_cursor": None})
+
+    page.route("**/v1/runs?*", answer)
     return runs
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
 from lodestone.backup.paths import require_thumbnail
@@ -34,7 +33,6 @@ def require_thumbnails(area: FileArea) -> None:
 def restore_thumbnails(resources: StoredHome, area: FileArea) -> None:
     """Copy the thumbnails of a backup that the home lacks."""
     target = resources.thumbnails.area
-    write: Callable[..., None] = target.write
     for stored in area.files(THUMBNAILS):
         path = stored.path.removeprefix(f"{THUMBNAILS}/")
         require_thumbnail(path)
@@ -42,7 +40,7 @@ def restore_thumbnails(resources: StoredHome, area: FileArea) -> None:
             if (pack := _picture(area, stored)) is not None:
                 _restore_singly(resources.thumbnails, pack)
         elif target.size(path) != stored.size and (content := _picture(area, stored)) is not None:
-            write(path, content, durable=False)
+            target.write(path, content, durable=False)
 
 
 def _picture(area: FileArea, stored: StoredFile) -> pa.Buffer | None:

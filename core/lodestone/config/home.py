@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 from uuid import UUID, uuid4
 
 from lodestone import __version__
-from lodestone.durable_files import write_atomically
+from lodestone.durable_files import MOST_BYTES, read_small_text, write_atomically
 from lodestone.errors import ConfigurationError, HomeVersionError, OutOfSpaceError
 
 if TYPE_CHECKING:
@@ -29,7 +29,6 @@ HOME_FORMAT = 1  # raised when an older Lodestone could misread what a newer one
 _MARKER = "home.json"
 _ID = "id"
 _MOST_ID = 64  # characters
-_MOST_BYTES = 1 << 16
 _REPAIR = (
     "the home lost its id, which names its collections on a Qdrant server: `lodestone catalog repair-home` takes it from the "
     "catalog, and `lodestone catalog repair-home BACKUP` from a backup; nothing was changed"
@@ -184,7 +183,7 @@ class Home:
             # Also a link that leads nowhere, a folder or a pipe: what is no file of ours is put aside, not read.
             if os.path.lexists(self.marker):
                 kept = self.marker.with_name(f"{_MARKER}.{datetime.now(UTC):%Y%m%dT%H%M%S}")
-                if stat.S_ISREG(self.marker.lstat().st_mode) and self.marker.stat().st_size <= _MOST_BYTES:
+                if stat.S_ISREG(self.marker.lstat().st_mode) and self.marker.stat().st_size <= MOST_BYTES:
                     kept.write_bytes(self.marker.read_bytes())
             try:
                 self.check()
@@ -220,13 +219,7 @@ class Home:
 
     def _marked(self) -> dict[str, Any]:
         try:
-            if not stat.S_ISREG(self.marker.stat().st_mode):  # opening a pipe waits for its other end
-                raise self._damaged("it is no regular file")
-            with self.marker.open("rb") as file:
-                text = file.read(_MOST_BYTES + 1)
-            if len(text) > _MOST_BYTES:
-                raise self._damaged("it is too large")
-            content = json.loads(text.decode())
+            content = json.loads(read_small_text(self.marker))
         except (OSError, ValueError, RecursionError) as error:
             raise self._damaged(error) from error
         if not isinstance(content, dict):

@@ -12,6 +12,10 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
+from starlette.datastructures import Headers
+
+from lodestone_serve.own_pages import names_no_other_page
+
 PATH: Final = b"forget-cookies"
 """Last segment of the address that removes the cookies, where there are too many; it is no route of the service."""
 
@@ -25,7 +29,6 @@ _TOO_MANY: Final = (
 )
 _REMOVED: Final = f"{_HEAD}<h1>The cookies were removed</h1>\n<p><a href=./>Open Lodestone</a></p>\n{_BY_HAND}"
 _POLICY: Final = "default-src 'none'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
-_OWN_SITES: Final = frozenset({b"same-origin", b"none"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,10 +51,10 @@ def page_for(target: bytes, headers: Iterable[tuple[bytes, bytes]]) -> Page | No
         target: What the request asks for, as far as it came.
         headers: Those that came, with names in lower case.
     """
-    given = dict(headers)
-    if b"text/html" not in given.get(b"accept", b""):
+    given = Headers(raw=list(headers))
+    if "text/html" not in given.get("accept", ""):
         return None
     found = {"Content-Security-Policy": _POLICY, "X-Content-Type-Options": "nosniff", "X-Frame-Options": "DENY"}
     # A page elsewhere cannot make the rest of a request too large: neither the target, which is whole, nor its own headers.
-    asked = target.rpartition(b"/")[2] == PATH and given.get(b"sec-fetch-site", b"none") in _OWN_SITES
+    asked = target.rpartition(b"/")[2] == PATH and names_no_other_page(given, given.get("sec-fetch-site", "none"))
     return Page(_REMOVED, {**found, "Clear-Site-Data": '"cookies"'}) if asked else Page(_TOO_MANY, found)

@@ -26,7 +26,7 @@ export async function reread() {
 export async function lookForIndexing() {
   clearTimeout(timer);
   const before = store.indexing.value;
-  const run = await getJson("/v1/runs?state=running&limit=20").then(({ runs }) => runs.find(({ kind }) => kind === "index"), () => null);
+  const run = await getJson("/v1/runs?state=running&kind=index&limit=1").then(({ runs }) => runs[0], () => null);
   clearTimeout(timer); // of a look that began meanwhile
   store.indexing.value = run ? { done: run.progress?.done ?? 0, total: run.progress?.total ?? 0 } : null;
   if (run) timer = setTimeout(lookForIndexing, POLL_MS);

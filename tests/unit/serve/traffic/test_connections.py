@@ -134,6 +134,8 @@ async def test_somebody_with_too_many_cookies_is_told_in_a_page_and_a_program_by
         (b"/photos/forget-cookies", b"Sec-Fetch-Site: same-origin\r\n", True),
         (b"/forget-cookies", b"Sec-Fetch-Site: cross-site\r\n", False),
         (b"/forget-cookies", b"Sec-Fetch-Site: same-site\r\n", False),
+        (b"/forget-cookies", b"Sec-Fetch-Site: none\r\n", True),
+        (b"/forget-cookies", b"Sec-Fetch-Site: none\r\nSec-Purpose: prefetch\r\n", False),  # another page has it loaded ahead
         (b"/forget-cookies?" + b"a" * 300, b"", False),
         (b"/", b"Sec-Fetch-Site: none\r\n", False),
     ],
