@@ -244,12 +244,13 @@ def test_progress_counts_the_steps_of_both_trainings_and_a_worse_bridge_is_not_t
     assert told[-1].done == steps
 
 
-def test_only_pictures_that_the_bridge_in_force_never_saw_are_held_out(known, monkeypatch):
+@pytest.mark.parametrize("count", [10, 30])
+def test_only_pictures_that_the_bridge_in_force_never_saw_are_held_out(known, monkeypatch, count):
     old, old_texts, old_owner = make_pairs(300)
-    new, new_texts, new_owner = make_pairs(30, seed=12)
+    new, new_texts, new_owner = make_pairs(count, seed=12)
     outputs = BackboneOutputs({key: np.concatenate([old[key], new[key]]) for key in old})
     texts, owner = np.concatenate([old_texts, new_texts]), np.concatenate([old_owner, new_owner + 300])
-    assert known.has_seen(outputs).tolist() == [True] * 300 + [False] * 30
+    assert known.has_seen(outputs).tolist() == [True] * 300 + [False] * count
     asked = []
     hits = captions._hits
     monkeypatch.setattr(captions, "_hits", lambda *args: (asked.append(args[3].tolist()), hits(*args))[1])
@@ -259,6 +260,15 @@ def test_only_pictures_that_the_bridge_in_force_never_saw_are_held_out(known, mo
     assert report.held_out == 10  # the fewest there may be, although a tenth of thirty is less
     assert len(asked) == 2 and asked[0] == asked[1]
     assert len(set(asked[0])) == 10 and min(asked[0]) >= 300
+
+
+def test_where_fewer_are_new_than_a_figure_needs_both_bridges_are_measured_on_what_they_remember(known):
+    old, old_texts, old_owner = make_pairs(300)
+    new, new_texts, new_owner = make_pairs(9, seed=12)
+    outputs = BackboneOutputs({key: np.concatenate([old[key], new[key]]) for key in old})
+    texts, owner = np.concatenate([old_texts, new_texts]), np.concatenate([old_owner, new_owner + 300])
+    _, report = fit_bridge(outputs, texts, owner, rival=known, settings=WIDE)
+    assert report.remembered and report.pictures == 309
 
 
 @pytest.mark.parametrize(("new", "better"), [([1.0] * 56 + [0.0] * 4, True), ([1.0] * 48 + [0.0] * 12, False)])
