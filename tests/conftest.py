@@ -16,6 +16,7 @@ from tests.support.postgres_server import postgres_binaries, postgres_catalog, p
 from tests.support.qdrant_server import qdrant_binary, qdrant_server
 from tests.support.ray_cluster import ray_cluster
 from tests.support.shared_models import real_embedding, shared_models
+from tests.support.temporary import keep_temporary_files_in_memory
 from xdist.remote import Producer
 
 # Session fixtures stand here and nowhere else: a module that imports one has another of its own, with a server of its own.
@@ -37,6 +38,9 @@ __all__ = [
 def pytest_configure() -> None:
     # Before numpy and torch look. Two processes whose every product of matrices waits for two threads are five times as slow.
     os.environ.setdefault("OMP_NUM_THREADS", "1")
+    # Where more threads are asked for, those that wait for another must not keep a processor busy that four processes share.
+    os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
+    keep_temporary_files_in_memory()
     # Frameworks that only the client's retrievers use report to their makers unless they are told not to.
     os.environ.setdefault("HAYSTACK_TELEMETRY_ENABLED", "False")
     os.environ.setdefault("LANGSMITH_TRACING", "false")
