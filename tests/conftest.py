@@ -16,12 +16,13 @@ from tests.support.postgres_server import postgres_binaries, postgres_catalog, p
 from tests.support.qdrant_server import qdrant_binary, qdrant_server
 from tests.support.ray_cluster import ray_cluster
 from tests.support.shared_models import real_embedding, shared_models
-from tests.support.temporary import keep_temporary_files_in_memory
+from tests.support.temporary import keep_temporary_files_in_memory, module_folders
 from xdist.remote import Producer
 
 # Session fixtures stand here and nowhere else: a module that imports one has another of its own, with a server of its own.
 __all__ = [
     "copied_catalogs",
+    "module_folders",
     "postgres_binaries",
     "postgres_catalog",
     "postgres_server",

@@ -66,7 +66,9 @@ def test_a_worker_that_dies_costs_nothing(ray_cluster: None, tmp_path: Path) -> 
         while not stop.is_set() and not killed:
             for process in psutil.Process().children(recursive=True):
                 with contextlib.suppress(psutil.Error):
-                    if "EmbedActor" in " ".join(process.cmdline()) and any((tmp_path / "home" / "embeddings").rglob("*.parquet")):
+                    if "EmbedActor" in " ".join(process.cmdline()) and any(
+                        (tmp_path / "home" / "embeddings").rglob("*.parquet")
+                    ):
                         os.kill(process.pid, signal.SIGKILL)
                         killed.append(process.pid)
                         return

@@ -34,7 +34,7 @@ pytestmark = pytest.mark.ray
 UNKNOWN_ID = "00000000-0000-5000-8000-000000000000"
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def indexed_home(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("service")
     write_pictures(folder / "pictures")
@@ -42,7 +42,7 @@ def indexed_home(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder / "home"
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def service(indexed_home: Path) -> Iterator[Service]:
     with running_service(indexed_home, max_upload_mb=16) as running:
         yield running
@@ -54,7 +54,7 @@ def http(service: Service) -> Iterator[httpx.Client]:
         yield client
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def cat_id(service: Service) -> str:
     with service.client() as client:
         response = client.by_picture(encoded(photo(CAT), "JPEG"), SearchOptions(limit=1))
