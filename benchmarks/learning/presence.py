@@ -1,13 +1,15 @@
 """Confidence of answers: fitted on validation photos, measured on photos and queries that nothing was fitted on.
 
-    python -m benchmarks.learning.presence --data DIR [--names DIR] [--profile NAME] [--cache DIR] [--ship --drawings DIR]
+    python -m benchmarks.learning.presence --data DIR [DIR ...] [--names DIR] [--profile NAME] [--cache DIR]
+        [--ship --drawings DIR]
 
-DIR holds `captions.tsv` (columns file, caption) and `images/`; the folder of `--names` holds `names.tsv` (columns file, name)
-and `images/`. The split is that of `lodestone.evaluation.splits`: a bridge is trained on the first part, the model is fitted to
-collections cut from the second and to the demonstration's drawings, which are written to the folder of `--drawings`
-(presence_data.py), and the figures are of the third part and of the named photos. Nothing is fitted on either. AUROC is the
-probability that a query whose picture is there gets a higher confidence than one whose picture is not; the peers are each
-space's best cosine. `--ship` writes the profile's file of data/presence/; otherwise what ships is measured.
+Each DIR holds `captions.tsv` (columns file, caption) and `images/`; the folder of `--names` holds `names.tsv` (columns file,
+name) and `images/`. Each set is split by `lodestone.evaluation.splits`: a bridge is trained on the first parts (by the
+benchmark `quality`, whose cache saves it), the model is fitted to collections cut from the second parts and to the
+demonstration's drawings, which are written to the folder of `--drawings` (presence_data.py, presence_lengths.py), and the
+figures are of the third parts and of the named photos. Nothing is fitted on either. AUROC is the probability that a query
+whose picture is there gets a higher confidence than one whose picture is not; the peers are each space's best cosine.
+`--ship` writes the profile's file of data/presence/; otherwise what ships is measured.
 """
 
 from __future__ import annotations
@@ -22,14 +24,15 @@ from typing import Final
 
 import numpy as np
 from scipy.optimize import minimize
+from sklearn.linear_model import QuantileRegressor
 from sklearn.metrics import roc_auc_score
 
 from benchmarks.harness import Benchmark, Figure, Report
 from benchmarks.learning.presence_data import UNLIKE, Asked, Fitting, Gallery, Judged, absent_queries, random_letters
-from benchmarks.learning.quality import Collection, cached, load, part, read_by, read_table
+from benchmarks.learning.presence_lengths import ABSENT, LENGTHS, PRESENT, Lengths
+from benchmarks.learning.quality import Collection, load, read_by, read_data, read_table, trained
 from lodestone.config.profiles import find_profile
-from lodestone.evaluation.splits import split_by_hash
-from lodestone.models.cache import ModelCache, fingerprint
+from lodestone.models.cache import ModelCache
 from lodestone.models.context import ModelContext
 from lodestone.query.presence import CAPTION_SIGN, PresenceModel, SignTerm, Usual
 from lodestone.retrieval.calibration import SAMPLE
@@ -37,34 +40,36 @@ from lodestone.spaces.bridge_arrays import BridgeInputs
 from lodestone.spaces.bridge_weights import BridgeWeights
 from lodestone.spaces.labels import LabelSpace
 from lodestone.text_encoders.base import TextEncoder
-from lodestone.text_encoders.labels import imagenet_labels
-from lodestone.text_encoders.registry import make_text_encoder
-from lodestone.training.bridge import train_bridge
-from lodestone.training.classes import TEMPLATES, class_pairs, class_texts, classifiers
+from lodestone.training.classes import TEMPLATES
 from lodestone_cli.demo.pictures import write_pictures
 
 SHIP_TO: Final = Path(__file__).resolve().parents[2] / "core" / "lodestone" / "data" / "presence"
 SIZES: Final = ((12, 12), (40, 6), (120, 3), (300, 2), (500, 2))
-FALSE_ALARMS: Final = 0.03  # share of the present queries that may be told that there is probably nothing
-FREE: Final = ("bridge.above", "bridge.named", "familiarity", "named", "similarity", "size")  # the others never speak against
+EACH: Final = 60  # queries of every length, present and absent, that a collection is asked
+FALSE_ALARMS: Final = 0.08  # share of the present queries, of every length alike, that are told that there is probably nothing
+# The others never speak against presence.
+FREE: Final = ("attainable", "bridge.above", "bridge.named", "familiarity", "named", "similarity", "size", "strange")
 PENALTY: Final = 1e-3  # of the squared weights, beside the mean loss
-EASED: Final = 0.6  # of the slope that gives small collections as few false alarms; with all of it, random letters pass there
-SHARES: Final = {  # of each kind of query in the fit; present and absent count half each
-    "caption": 0.3,
+EASED: Final = 0.6  # of the slope by size: with all of it, small collections tell hardly any absence
+THRESHOLD_TERMS: Final = ("size", "attainable")  # what the threshold depends on
+SHARES: Final = {  # of each kind of query among the present or the absent ones, which count half each in the fit
+    **{PRESENT + length: 0.07 for length in LENGTHS},
     "name": 0.2,
     "noun": 0.02,
-    "own": 0.1,
-    "elsewhere": 0.1,
-    "class": 0.03,
-    "topic": 0.05,
-    "letters": 0.04,
-    "foreign caption": 0.09,
-    "foreign name": 0.03,
-    "unsaid class": 0.12,
+    **{ABSENT + length: 0.05 for length in LENGTHS},
+    "own": 0.2,
+    "class": 0.02,
+    "topic": 0.02,
+    "letters": 0.3,
+    "foreign caption": 0.06,
+    "foreign name": 0.02,
+    "unsaid class": 0.06,
 }
 NOTICE: Final = {
-    "data": "Flickr8k, official training split (Hodosh et al., 2013): the validation part; 856 drawings of OpenMoji",
-    "licence_notice": "Flickr8k is for research use; numbers learnt from it carry that notice. OpenMoji is CC BY-SA 4.0",
+    "data": "Flickr8k, official training split (Hodosh et al., 2013), and 2,833 photos of COCO (Lin et al., 2014): the "
+    "validation parts; 856 drawings of OpenMoji",
+    "licence_notice": "Flickr8k is for research use; numbers learnt from it carry that notice. COCO's captions are CC BY 4.0. "
+    "OpenMoji is CC BY-SA 4.0",
 }
 
 
@@ -90,13 +95,14 @@ def weights_of(table: np.ndarray, present: np.ndarray, weights: np.ndarray, lowe
 
 
 def fit(parts: Sequence[Judged], usual: dict[str, Usual]) -> PresenceModel:
-    """Fit a logistic model by weighted maximum likelihood, and its threshold for each size on present queries."""
+    """Fit a logistic model by weighted maximum likelihood, and the low quantile of its odds for present queries."""
     values = [values for judged in parts for values in judged.signs]
     names = sorted(values[0])
     table = np.array([[row[name] for name in names] for row in values])
     present = np.concatenate([judged.present for judged in parts])
     kinds = np.concatenate([judged.kinds for judged in parts])
     weights = np.sum([(kinds == kind) * share / max((kinds == kind).sum(), 1) for kind, share in SHARES.items()], axis=0)
+    weights = np.where(present, weights / weights[present].sum(), weights / weights[~present].sum())
     mean, spread = table.mean(0), np.maximum(table.std(0), 1e-6)
     standard = (table - mean) / spread
     fitted = weights_of(standard, present, weights / weights.sum(), [None if name in FREE else 0.0 for name in names])
@@ -105,18 +111,22 @@ def fit(parts: Sequence[Judged], usual: dict[str, Usual]) -> PresenceModel:
         for row, name in enumerate(names)
     }
     odds = fitted[0] + standard @ fitted[1:]
-    size, captions = table[:, names.index("size")], kinds == "caption"
-    sizes, counts = np.unique(size[captions], return_counts=True)
-    lows = [np.quantile(odds[captions & (size == at)], FALSE_ALARMS) for at in sizes]
-    slope = float(np.polyfit(sizes, lows, 1, w=np.sqrt(counts))[0])  # towards as few false alarms in small collections
-    level = odds + slope * (np.log2(1 + SAMPLE) - size)
-    lowest = min(float(np.quantile(level[kinds == kind], FALSE_ALARMS)) for kind in ("caption", "name"))
+    asked = [PRESENT + length for length in LENGTHS]
+    here = np.isin(kinds, asked)
+    counts = {kind: (kinds == kind).sum() for kind in asked}
+    share = np.array([1 / counts[kind] for kind in kinds[here]])
+    columns = [names.index(name) for name in THRESHOLD_TERMS]
+    moving = table[here][:, columns] - mean[columns]
+    moving[:, THRESHOLD_TERMS.index("size")] = table[here, names.index("size")] - np.log2(1 + SAMPLE)
+    low = QuantileRegressor(quantile=FALSE_ALARMS, alpha=0.0).fit(moving, odds[here], sample_weight=share / share.mean())
+    slopes = dict(zip(THRESHOLD_TERMS, map(float, low.coef_), strict=True))
     return PresenceModel(
         intercept=round(float(fitted[0]), 5),
         terms=terms,
         usual=usual,
-        threshold=round(float(1 / (1 + np.exp(-lowest))), 3),
-        threshold_slope=round(EASED * slope, 4),
+        threshold=round(float(1 / (1 + np.exp(-low.intercept_))), 3),
+        threshold_slope=round(EASED * slopes.pop("size"), 4),
+        threshold_terms={name: round(slope, 4) for name, slope in slopes.items()},
     )
 
 
@@ -187,7 +197,7 @@ class Measuring:
         self._report.record("AUROC", area(here, gone), case=name)
 
     def _told(self, values: Mapping[str, float]) -> bool:
-        return self._model.confidence(values) < self._model.threshold_at(values["size"])
+        return self._model.confidence(values) < self._model.threshold_at(values)
 
     def finish(self) -> None:
         """Print the table of all cases."""
@@ -214,9 +224,7 @@ def joined(*parts: Judged) -> Judged:
 def measure_photos(test: Gallery, encoder: TextEncoder, measuring: Measuring) -> Judged:
     """Ask the test photos for their own captions and for what they do not show; return the present queries."""
     captions = "\n".join(test.captions)
-    queries = absent_queries("test")
-    if there := [query.words for query in queries if query.in_any(captions)]:
-        raise SystemExit(f"not absent: {there}")
+    queries = [query for query in absent_queries("test") if not query.in_any(captions)]
     present = of_kind(test, test.photos.texts, "caption", present=True)
     vectors = encoder.encode([query.words for query in queries])
     measuring.case(
@@ -224,6 +232,7 @@ def measure_photos(test: Gallery, encoder: TextEncoder, measuring: Measuring) ->
     )
     letters = encoder.encode(random_letters(np.random.default_rng(1), 200))
     measuring.case("random letters", present, of_kind(test, letters, "letters", present=False))
+    _measure_lengths(test, encoder, measuring)
     for size in (12, 100):
         rng, here, gone = np.random.default_rng(2), [], []
         for _ in range(2_000 // size):
@@ -239,6 +248,23 @@ def measure_photos(test: Gallery, encoder: TextEncoder, measuring: Measuring) ->
             gone.append(test.judge(missing, rows))
         measuring.case(f"the {len(queries)} over collections of {size} photos", joined(*here), joined(*gone))
     return present
+
+
+def _measure_lengths(test: Gallery, encoder: TextEncoder, measuring: Measuring) -> None:
+    """Ask collections of several sizes for texts of every length, present and absent ones of one style."""
+    texts, rng, judged = Lengths(test, encoder), np.random.default_rng(3), []
+    for size, times in ((12, 30), (100, 10), (400, 6), (1_000, 4)):
+        for _ in range(times):
+            rows = np.sort(rng.permutation(test.size)[: min(size, test.size)])
+            judged.append(test.judge(texts.ask(rows, rng, 20 if size == 12 else EACH), rows))
+    together = joined(*judged)
+    for name, lengths in (
+        *((length, (length,)) for length in LENGTHS),
+        ("one and two words", LENGTHS[:2]),
+        ("all lengths", LENGTHS),
+    ):
+        here, gone = (_of(together, [kind + length for length in lengths]) for kind in (PRESENT, ABSENT))
+        measuring.case(f"{name}: captions of the collection; of other photos", here, gone)
 
 
 def encoded_names(names: Sequence[str], encoder: TextEncoder) -> np.ndarray:
@@ -288,67 +314,61 @@ def drawings(folder: Path | None, context: ModelContext, cache: Path, backbones:
     return drawn, [name for _, name in rows]
 
 
-def trained_bridge(path: Path, collection: Collection, first: int, inputs: BridgeInputs, classes: np.ndarray) -> BridgeWeights:
-    """Return the bridge that is trained on the first photos alone, from the cache where it is there."""
-    if not path.exists():
-        train = read_by(inputs, part(collection, np.arange(first)))
-        pairs = class_pairs(train.outputs, classifiers(), classes, seed=0)
-        train_bridge(*train, classes=pairs, seed=0, inputs=inputs)[0].save_as(path)
-    return BridgeWeights.load(path)
-
-
 def measure(options: argparse.Namespace, report: Report) -> None:
     """Train the bridge, fit where asked to, then measure what ships."""
     cache = options.cache or Path(mkdtemp())
     cache.mkdir(parents=True, exist_ok=True)
     context = ModelContext(cache=ModelCache(cache / "models"), threads=1)
-    rows = read_table(options.data / "captions.tsv", "caption")
-    split = split_by_hash(name for name, _ in rows)
-    names = split.train + split.validation + split.test
-    inputs = BridgeInputs(find_profile(options.profile).backbones)
-    folder, seen_by = options.data / "images", inputs.backbones
-    collection = load(context, cache, "captions", rows=rows, folder=folder, names=names, backbones=seen_by)
-    labels, encoder = LabelSpace(context), make_text_encoder("minilm", context)
-    labels.warm_up()
-    encoder.warm_up()
-    key = f"classes-{fingerprint(*imagenet_labels(), *TEMPLATES)}"
-    classes = cached(cache, key, lambda: {"texts": class_texts(encoder)})["texts"]
-    bridge = trained_bridge(cache / f"{options.profile}-0.safetensors", collection, len(split.train), inputs, classes)
-    first, second = len(split.train), len(split.train) + len(split.validation)
+    profile = find_profile(options.profile)
+    wanted = argparse.Namespace(data=options.data, profile=[profile.name], names=None)
+    data = read_data(wanted, report, context, cache)
+    inputs = BridgeInputs(profile.backbones)
+    labels, encoder, seen_by = data.labels, data.encoder, inputs.backbones
+    bridge = trained(data, profile, seed=0, cache=cache)
 
-    def gallery(start: int, end: int, usual: dict[str, Usual]) -> Gallery:
-        chosen = np.arange(start, end)
-        words = [text for (_, text), owner in zip(rows, collection.owner, strict=True) if start <= owner < end]
-        return Gallery(part(collection, chosen), words, bridge, labels, usual)
+    def gallery(photos: Collection, words: Sequence[str], usual: dict[str, Usual]) -> Gallery:
+        return Gallery(read_by(inputs, photos), words, bridge, labels, usual)
 
     if options.ship:
-        usual = usual_backgrounds(part(collection, np.arange(first, second)), bridge, labels)
-        cut = Fitting(gallery(first, second, usual), encoder, classes)
-        fitted = list(cut.collections(SIZES))
+        usual = usual_backgrounds(read_by(inputs, data.validation), bridge, labels)
+        photos = gallery(data.validation, data.validation.words, usual)
+        cut = Fitting(photos, encoder, data.classes)
+        fitted = [*cut.collections(SIZES), *_lengths(photos, encoder)]
         drawn, drawn_names = drawings(options.drawings, context, cache, seen_by)
-        gallery_drawn = Gallery(drawn, drawn_names, bridge, labels, usual)
-        fitted += cut.across(gallery_drawn, encoded_names(drawn_names, encoder), SIZES)
+        fitted += cut.across(gallery(drawn, drawn_names, usual), encoded_names(drawn_names, encoder), SIZES)
         made = fit(fitted, usual)
         figures = {"queries": sum(len(judged.signs) for judged in fitted), "false_alarms": FALSE_ALARMS}
         target = SHIP_TO / f"{options.profile}.json"
         target.write_text(replace(made, provenance={**NOTICE, "figures": figures}).to_json(), encoding="utf-8")
         report.text(f"threshold {made.threshold}; {CAPTION_SIGN} {made.terms[CAPTION_SIGN].weight}")
         own = Measuring(made, report)
+        present = [kind for kind in SHARES if kind.startswith(PRESENT)] + ["name"]
         for kind in SHARES:
-            if kind not in {"caption", "name"}:
-                here, gone = (joined(*(_of(judged, kinds) for judged in fitted)) for kinds in (("caption", "name"), (kind,)))
+            if kind not in {*present, "noun"}:
+                here, gone = (joined(*(_of(judged, kinds) for judged in fitted)) for kinds in (present, (kind,)))
                 own.case(f"validation (fitted): {kind}", here, gone)
         own.finish()
     model = PresenceModel.shipped(options.profile)
     if model is None or options.fit_only:
         return
     measuring = Measuring(model, report)
-    test = gallery(second, collection.outputs.rows, dict(model.usual))
+    test = gallery(data.test, data.test.words, dict(model.usual))
     captions = measure_photos(test, encoder, measuring)
     if options.names:
-        objects = Gallery(*named_photos(options.names, context, cache, seen_by), bridge, labels, dict(model.usual))
+        objects = gallery(*named_photos(options.names, context, cache, seen_by), dict(model.usual))
         measure_crosswise(test, objects, encoder, captions=captions, measuring=measuring)
     measuring.finish()
+
+
+def _lengths(photos: Gallery, encoder: TextEncoder) -> list[Judged]:
+    """Return judged queries of every length over collections of several sizes, half of them undescribed."""
+    texts, rng, judged = Lengths(photos, encoder), np.random.default_rng(1), []
+    for size, times in SIZES:
+        for number in range(2 * times):
+            rows = np.sort(rng.permutation(photos.size)[:size])
+            described = rng.permutation(rows)[: round((0.0, 0.0, 0.3, 1.0)[number % 4] * len(rows))]
+            judged.append(photos.judge(texts.ask(rows, rng, min(EACH, 2 * size)), rows, described=described))
+    return judged
 
 
 def _of(judged: Judged, kinds: Sequence[str]) -> Judged:
@@ -359,7 +379,7 @@ def _of(judged: Judged, kinds: Sequence[str]) -> Judged:
 
 def add_options(parser: argparse.ArgumentParser) -> None:
     """Declare the options of the command line."""
-    parser.add_argument("--data", type=Path, required=True)
+    parser.add_argument("--data", type=Path, nargs="+", required=True, metavar="DIR")
     parser.add_argument("--names", type=Path)
     parser.add_argument("--profile", choices=("embedded", "embedded-large"), default="embedded")
     parser.add_argument("--drawings", type=Path, help="where the demonstration's drawings are, or are written; for --ship")

@@ -6,6 +6,7 @@ the captions of the collection tell: sentences and phrases of `benchmarks/data/a
 captions of other photos that are unlike every caption; captions about a topic, asked of a collection without it; names of
 classes that neither caption nor classifier knows; names of classes whose last word no caption has;
 random letters; captions of the photos, asked of drawings; and names of these drawings, asked of the photos.
+Queries of every length, present and absent ones of one style, come from `presence_lengths.py`.
 """
 
 from __future__ import annotations
@@ -162,6 +163,7 @@ class Gallery:
                 for best, mine, ordinary in zip(first, scores, sample, strict=True)
             ]
         similarity, familiarity = self._labels.label_similarity(texts), self._bridge.familiarity(texts)
+        attainable = self._bridge.attainable(texts)
         evidence = self._evidence(texts, np.array(asked.captions), described) if described is not None else np.zeros(len(texts))
         judged = [
             signs(
@@ -169,6 +171,7 @@ class Gallery:
                 self.usual,
                 similarity=float(similarity[number]),
                 familiarity=float(familiarity[number]),
+                attainable=float(attainable[number]),
                 captions=float(evidence[number]),
             )
             for number in range(len(texts))

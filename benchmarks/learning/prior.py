@@ -1,12 +1,12 @@
 """Quality of the learnt prior (sentence to image vector): chooses its settings, and fits the one that ships.
 
-    python -m benchmarks.learning.prior --captions captions.tsv --images DIR [--cache DIR] [--bridge FILE] [--ship FILE]
+    python -m benchmarks.learning.prior --data DIR [DIR ...] [--cache DIR] [--bridge FILE] [--ship FILE]
 
-captions.tsv has the columns file and caption, several rows a file. The prior is fitted on the train part of the split
-(`lodestone.evaluation.splits`); all figures are of the validation part. R@10 is the share of captions with their picture
-among the ten nearest to the prior's mean, or to one draw. The energy score (Gneiting and Raftery, 2007; lower is better)
-compares the distance of draws from the truth with their distance from each other. `--bridge` names a bridge that was not
-trained on the validation part; `--ship` fits the prior that ships, for the bridge that ships, on the train part.
+Each DIR holds `captions.tsv` (columns file, caption; several rows a file) and `images/`. The prior is fitted on the train
+parts of the sets (`lodestone.evaluation.splits`); all figures are of the validation parts. R@10 is the share of captions with
+their picture among the ten nearest to the prior's mean, or to one draw. The energy score (Gneiting and Raftery, 2007; lower
+is better) compares the distance of draws from the truth with their distance from each other. `--bridge` names a bridge that
+was not trained on the validation part; `--ship` fits the prior that ships, for the bridge that ships, on the train parts.
 """
 
 from __future__ import annotations
@@ -20,9 +20,8 @@ from tempfile import mkdtemp
 import numpy as np
 
 from benchmarks.harness import Benchmark, Figure, Report
-from benchmarks.learning.quality import Collection, load, part, read_table
+from benchmarks.learning.quality import NOTICE, Collection, read_data
 from lodestone.evaluation.metrics import first_ranks
-from lodestone.evaluation.splits import PINNED, split_by_hash
 from lodestone.generators.engines.prior_weights import PriorWeights, SpacePrior
 from lodestone.models.cache import ModelCache
 from lodestone.models.context import ModelContext
@@ -30,7 +29,6 @@ from lodestone.spaces.base import Projection
 from lodestone.spaces.bridge import BridgeSpace
 from lodestone.spaces.bridge_arrays import unit
 from lodestone.spaces.bridge_weights import BridgeWeights
-from lodestone.spaces.labels import LabelSpace
 from lodestone.training.prior import PriorSettings, fit_space
 
 PENALTIES = (1.0, 10.0, 100.0, 1000.0, 3000.0)
@@ -72,23 +70,17 @@ def measure(options: argparse.Namespace, report: Report) -> None:
     cache = options.cache or Path(mkdtemp())
     cache.mkdir(parents=True, exist_ok=True)
     context = ModelContext(cache=ModelCache(cache / "models"), threads=2)
-    rows = read_table(options.captions, "caption")
-    split = split_by_hash(name for name, _ in rows)
-    report.text(f"split: {'as pinned' if split.digests == PINNED else 'of other files than the published figures'}")
-    names = split.train + split.validation + split.test
-    collection = load(context, cache, "captions", rows=rows, folder=options.images, names=names)
-    first, second = len(split.train), len(split.train) + len(split.validation)
-    train, validation = part(collection, np.arange(first)), part(collection, np.arange(first, second))
-    labels = LabelSpace(context)
-    labels.warm_up()
+    data = read_data(argparse.Namespace(data=options.data, profile=["embedded"], names=None), report, context, cache)
+    train, validation, labels = data.train, data.validation, data.labels
     if options.ship:
         shipped = BridgeSpace(context, weights=BridgeWeights.shipped())
         spaces = {
             space.collection: fit_space(train.texts, space.project(train.outputs)[train.owner]) for space in (shipped, labels)
         }
         provenance = {
-            "data": "Flickr8k, official training split (Hodosh et al., 2013): 4,500 of its 6,000 photos, five captions each",
-            "licence_notice": "Flickr8k is for research use; weights learnt from it carry that notice",
+            "data": "Flickr8k, official training split (Hodosh et al., 2013): 4,500 of its 6,000 photos, five captions each; "
+            "2,124 photos of COCO (Lin et al., 2014)",
+            "licence_notice": NOTICE,
             "pictures": train.outputs.rows,
         }
         report.text(f"wrote {PriorWeights(spaces, provenance=provenance).save_as(options.ship)} {' '.join(spaces)}")
@@ -101,8 +93,7 @@ def measure(options: argparse.Namespace, report: Report) -> None:
 
 def add_options(parser: argparse.ArgumentParser) -> None:
     """Declare the options of the command line."""
-    parser.add_argument("--captions", type=Path, required=True)
-    parser.add_argument("--images", type=Path, required=True)
+    parser.add_argument("--data", type=Path, nargs="+", required=True, metavar="DIR")
     parser.add_argument("--cache", type=Path)
     parser.add_argument("--bridge", type=Path)
     parser.add_argument("--ship", type=Path)

@@ -1,13 +1,13 @@
 """Quality of search with misspelt words and in other languages: the tables of docs/quality.md.
 
-    python -m benchmarks.learning.query_words --captions captions.tsv --images DIR --cache DIR
+    python -m benchmarks.learning.query_words --data DIR [DIR ...] --cache DIR
         [--profile embedded] [--queries 1000] [--translations FILE.tsv]
 
 True words of six kinds (`benchmarks/data/true_words.txt`) are checked alone: none should be changed. A bridge of seed 0,
-trained on the first part of the split, is measured on the third; the cache of the benchmark `quality` saves its training. One
-caption a picture is asked as written, with a slip of one letter in one word of three letters or more, and corrected.
-`--translations` names a table with the columns file, en, de, zh and so on: captions of the third part with translations of
-them; each language is asked of the same pictures.
+trained on the first parts of the sets, is measured on the third part of the first set; the cache of the benchmark `quality`
+saves its training. One caption a picture is asked as written, with a slip of one letter in one word of three letters or more,
+and corrected. `--translations` names a table with the columns file, en, de, zh and so on: captions of the third part with
+translations of them; each language is asked of the same pictures.
 """
 
 from __future__ import annotations
@@ -102,7 +102,8 @@ class Gallery:
 
     def hits(self, texts: Sequence[str], truth: np.ndarray) -> np.ndarray:
         """Return (queries,) float: whether the right picture is among the first ten."""
-        asked = Collection(self._data.galleries["captions"].outputs, self._encoder.encode(texts), truth)
+        gallery = next(iter(self._data.galleries.values()))
+        asked = Collection(gallery.outputs, self._encoder.encode(texts), truth)
         queries = score(self._data.labels, self._weights, asked)
         return (first_ranks(fuse(queries, self._rule), truth) <= 10).astype(float)
 
@@ -117,7 +118,7 @@ def measure(options: argparse.Namespace, report: Report) -> None:
     encoder = make_text_encoder(profile.text_encoder, context)
     encoder.warm_up()
     gallery = Gallery(data, weights, encoder)
-    captions = read_table(options.captions, "caption")
+    captions = read_table(options.data[0] / "captions.tsv", "caption")
     files = split_by_hash(file for file, _ in captions).test
     checker = QueryChecker(encoder, NoCaptions)
     _measure_true_words(report, checker)

@@ -9,16 +9,19 @@ from typing import Any
 import numpy as np
 import pytest
 from tests.support.home import open_runtime
+from tests.support.models import model_context
 from tests.support.pairs import make_pairs
 
 from lodestone.errors import InvalidRequestError
 from lodestone.indexing.progress import CAPTIONS_ALONE, ProgressEvent, RunStage
 from lodestone.spaces.bridge_weights import BridgeWeights
 from lodestone.text_encoders.labels import imagenet_labels
+from lodestone.text_encoders.registry import make_text_encoder
 from lodestone.training import retrain
 from lodestone.training.bridge import TrainingReport
 from lodestone.training.captions import FEWEST_MEASURED
 from lodestone.training.classes import PER_CLASS, ClassPairs
+from lodestone.training.phrases import PhrasePairs, in_templates, noun_phrases
 from lodestone.training.retrain import FEWEST_FOR_CLASSES, retrain_bridge
 from lodestone.training.sources import CaptionedPictures
 
@@ -51,6 +54,31 @@ def test_a_bridge_from_nothing_is_taught_the_classes_names_if_there_are_pictures
     if classes is not None:
         assert classes.texts.shape[1:] == (len(imagenet_labels()), texts.shape[1])
         assert classes.outputs.rows == PER_CLASS * len(imagenet_labels())
+
+
+@pytest.mark.parametrize("from_nothing", [True, False])
+def test_a_bridge_is_taught_the_phrases_of_the_captions_beside_the_captions(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, from_nothing: bool
+) -> None:
+    outputs, _, owner = make_pairs(FEWEST_MEASURED, captions=1)
+    seen: list[tuple[np.ndarray, PhrasePairs | None]] = []
+
+    def fit(_: object, texts: np.ndarray, *__: object, phrases: PhrasePairs | None, **___: Any) -> None:
+        seen.append((texts, phrases))
+        raise _TrainedError
+
+    monkeypatch.setattr(retrain, "fit_bridge", fit)
+    captions = [f"a red {'chair' if row % 2 else 'table'} in a room" for row in owner]
+    with open_runtime(tmp_path) as runtime, pytest.raises(_TrainedError):
+        retrain_bridge(runtime, CaptionedPictures(outputs, captions, owner), from_nothing=from_nothing, dry_run=True)
+    ((texts, phrases),) = seen
+    assert len(texts) == len(captions)
+    assert phrases is not None and phrases.texts.shape[:2] == (2, 5)  # chair, red chair, red table, room, table
+    assert phrases.owner.tolist() == [row for row in owner for _ in range(3)]
+    encoder = make_text_encoder("minilm", model_context())
+    encoder.warm_up()
+    wanted = encoder.encode(in_templates(noun_phrases(captions)))
+    np.testing.assert_allclose(phrases.texts.reshape(10, -1), wanted, atol=1e-5)
 
 
 def test_too_few_captioned_pictures_are_refused_with_the_number_before_anything_is_done(tmp_path: Path) -> None:

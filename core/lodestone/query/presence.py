@@ -102,9 +102,12 @@ class PresenceModel:
         terms: Sign -> its term.
         usual: Space -> its usual background, for collections too small to have one of their own. Its keys are the spaces that
             the model needs.
-        threshold: Confidence below which there is probably nothing, in a collection of `SAMPLE` pictures or more.
+        threshold: Confidence below which there is probably nothing, in a collection of `SAMPLE` pictures or more and for words
+            of the usual kind.
         threshold_slope: What the log odds of the threshold fall for each halving of the sampled pictures: the best picture of
             a small collection is less near, also where it shows what was asked.
+        threshold_terms: Sign -> what the log odds of the threshold rise for each unit above the sign's mean: models are less
+            sure of a single word than of a sentence, also where it is there. Only signs of the words alone are used.
         provenance: JSON-serialisable: data, licence, figures.
     """
 
@@ -113,11 +116,14 @@ class PresenceModel:
     usual: Mapping[str, Usual]
     threshold: float
     threshold_slope: float = 0.0
+    threshold_terms: Mapping[str, float] = field(default_factory=dict)
     provenance: Mapping[str, Any] = field(default_factory=dict)
 
-    def threshold_at(self, size: float) -> float:
-        """Return the threshold, in [0, 1], for a collection by the sign `size`."""
-        odds = math.log(self.threshold / (1 - self.threshold)) - self.threshold_slope * (math.log2(1 + SAMPLE) - size)
+    def threshold_at(self, values: Mapping[str, float]) -> float:
+        """Return the threshold, in [0, 1], for words and a collection with these signs."""
+        odds = math.log(self.threshold / (1 - self.threshold))
+        odds -= self.threshold_slope * (math.log2(1 + SAMPLE) - values["size"])
+        odds += sum(slope * (values[name] - self.terms[name].mean) for name, slope in self.threshold_terms.items())
         return 1 / (1 + math.exp(-odds))
 
     def confidence(self, values: Mapping[str, float]) -> float:
@@ -126,7 +132,13 @@ class PresenceModel:
         return 1 / (1 + math.exp(-min(max(odds, -40.0), 40.0)))
 
     def judge(
-        self, found: Mapping[str, SpaceSigns], *, similarity: float, familiarity: float, captions: float = 0.0
+        self,
+        found: Mapping[str, SpaceSigns],
+        *,
+        similarity: float,
+        familiarity: float,
+        attainable: float = 0.0,
+        captions: float = 0.0,
     ) -> Presence | None:
         """Judge one answer; None where a space that the model needs was not searched.
 
@@ -134,6 +146,7 @@ class PresenceModel:
             found: Space -> what it found.
             similarity: The words' highest cosine to a class name.
             familiarity: The words' highest cosine to what the bridge was taught.
+            attainable: The words' highest cosine to the pictures that the bridge was taught with (`BridgeWeights.attainable`).
             captions: Evidence of the best caption, as `CaptionMatches.found` scores it; 0 without one.
         """
         if not self.usual.keys() <= found.keys():
@@ -145,10 +158,11 @@ class PresenceModel:
             self.usual,
             similarity=similarity,
             familiarity=familiarity,
+            attainable=attainable,
             captions=captions,
         )
         rounded = {name: round(value, 4) for name, value in values.items()}
-        return Presence(self.confidence(values), self.threshold_at(values["size"]), rounded)
+        return Presence(self.confidence(values), self.threshold_at(values), rounded)
 
     def to_json(self) -> str:
         """Return the model as JSON, which `from_json` reads."""
@@ -156,6 +170,7 @@ class PresenceModel:
             "format": FORMAT,
             "threshold": self.threshold,
             "threshold_slope": self.threshold_slope,
+            "threshold_terms": dict(sorted(self.threshold_terms.items())),
             "intercept": self.intercept,
             "usual": {space: asdict(usual) for space, usual in sorted(self.usual.items())},
             "terms": {name: asdict(term) for name, term in sorted(self.terms.items())},
@@ -179,6 +194,7 @@ class PresenceModel:
             usual={space: Usual(**usual) for space, usual in content["usual"].items()},
             threshold=content["threshold"],
             threshold_slope=content["threshold_slope"],
+            threshold_terms=content.get("threshold_terms", {}),
             provenance=content["provenance"],
         )
 
@@ -228,6 +244,7 @@ class PresenceJudge:
             found,
             similarity=float(self._labels.label_similarity(row)[0]),
             familiarity=float(self._bridge.weights.familiarity(row)[0]),
+            attainable=float(self._bridge.weights.attainable(row)[0]),
         )
 
     def with_captions(self, presence: Presence, captions: float) -> Presence:
@@ -261,6 +278,10 @@ def make_judge(profile: str, projections: Mapping[str, Projection]) -> PresenceJ
 
 _NAMED_FROM: Final = 0.7  # similarity to a class name from which words count as a name, as in weighting/fitted.py
 _NAMED_SLOPE: Final = 25.0
+_STRANGE_BELOW: Final = (
+    0.24  # familiarity below which words are like nothing that the bridge was taught; random letters have .2
+)
+_STRANGE_SLOPE: Final = 40.0
 
 
 def signs(
@@ -269,6 +290,7 @@ def signs(
     *,
     similarity: float,
     familiarity: float,
+    attainable: float = 0.0,
     captions: float = 0.0,
 ) -> dict[str, float]:
     """Return the signs of presence, by name.
@@ -278,18 +300,23 @@ def signs(
     `S.known` as far as the bridge knows such words. `size` is the binary logarithm of the pictures that the background is taken
     over, of which there are at most 256.
     `agree` is the share of the first pictures that two spaces have in common. `similarity` and `familiarity` are of the words
-    alone. `captions` is the evidence of the best caption.
+    alone. `attainable` is how near the best picture would be, were there one: what the models know well, and no picture comes
+    near, is more surely absent than words that they hardly know. `strange` is near 1 for words that are neither like what the
+    bridge was taught nor a name, as random letters are. `captions` is the evidence of the best caption.
 
     Args:
         found: Space -> what it found; a space that found nothing counts as its usual mean.
         usual: Space -> its usual background; the spaces of `found`.
         similarity: The words' highest cosine to a class name.
         familiarity: The words' highest cosine to what the bridge was taught.
+        attainable: See `PresenceModel.judge`.
         captions: See `PresenceModel.judge`.
     """
     named = 1 / (1 + math.exp(-_NAMED_SLOPE * (similarity - _NAMED_FROM)))
     sampled = max((one.sampled for one in found.values()), default=0)
     values = {"similarity": similarity, "familiarity": familiarity, "named": named, CAPTION_SIGN: captions}
+    values["attainable"] = attainable
+    values["strange"] = (1 - named) / (1 + math.exp(min(_STRANGE_SLOPE * (familiarity - _STRANGE_BELOW), 40.0)))
     values["size"] = math.log2(1 + sampled)
     heads = []
     for space in sorted(found):

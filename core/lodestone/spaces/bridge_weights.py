@@ -158,9 +158,21 @@ class BridgeWeights:
         similarity: Array = (encoded @ self._familiar.T).max(1)
         return similarity
 
+    def attainable(self, encoded: Array) -> Array:
+        """Return how near pictures of texts come, where there are some: (n, d) text vectors -> (n,) cosines.
+
+        It is the highest cosine of a text to the mean picture of a training group.
+        """
+        cosines: Array = (self.texts(encoded) @ self._taught_pictures.T).max(1)
+        return cosines
+
     @cached_property
     def _familiar(self) -> Array:
         return unit(self.rehearsal.texts)
+
+    @cached_property
+    def _taught_pictures(self) -> Vectors:
+        return self.from_components(self.rehearsal.pictures)
 
     @cached_property
     def version(self) -> str:

@@ -23,11 +23,13 @@ from lodestone.spaces.bridge_weights import BridgeWeights
 from lodestone.spaces.sketches import sketches_of
 from lodestone.training.classes import ClassPairs
 from lodestone.training.extend import extend_components, principal
+from lodestone.training.phrases import PhrasePairs
 from lodestone.training.rehearsal import group_pairs, merge
 from lodestone.training.towers import Pairs, Stepped, TowerSettings, nothing, train_towers, update_towers
 
 MINIMUM_FROM_NOTHING: Final = 50  # pictures; below, principal components and towers are noise
 _FLOOR: Final = 1e-3  # added to a column's standard deviation, so that classes that never occur are not scaled up without limit
+_PHRASE_SHARE: Final = 0.3  # of the ridge's target for a picture that is the mean of its phrases, not of its captions
 _CENTRE_PRIOR: Final = 50.0  # number of new pictures at which their own mean text counts as much as the old one
 
 
@@ -114,6 +116,7 @@ def train_bridge(
     owner: NDArray[np.intp],
     *,
     base: BridgeWeights | None = None,
+    phrases: PhrasePairs | None = None,
     classes: ClassPairs | None = None,
     seed: int = 0,
     settings: BridgeSettings | None = None,
@@ -129,6 +132,7 @@ def train_bridge(
         texts: (m, d) float32 vectors of the captions, L2-normalised; any number per picture, duplicates allowed.
         owner: (m,) row of the picture that each text belongs to.
         base: The bridge to update; None to train from nothing.
+        phrases: Phrases of the captions (training/phrases.py); those of pictures without a text are not used.
         classes: Synthetic pictures of named classes to mix in when training from nothing (training/classes.py).
         seed: Seed of all random choices.
         settings: None for the defaults.
@@ -151,11 +155,13 @@ def train_bridge(
     _check(outputs, texts, owner, base)
     rows, packed = np.unique(owner, return_inverse=True)
     used, texts = outputs.take(rows), np.ascontiguousarray(texts, np.float32)
+    short = None if phrases is None else phrases.of(rows)
     if base is None:
         weights, loss = _from_nothing(
             used,
             texts,
             packed,
+            phrases=short,
             classes=classes,
             seed=seed,
             settings=chosen,
@@ -164,7 +170,7 @@ def train_bridge(
             stepped=stepped,
         )
     else:
-        weights, loss = _update(base, used, texts, packed, seed=seed, settings=chosen, stepped=stepped)
+        weights, loss = _update(base, used, texts, packed, phrases=short, seed=seed, settings=chosen, stepped=stepped)
     # An update keeps its base's provenance, and with it the licence notice of the base's training data.
     inherited = {**base.provenance, "updated_from": base.version} if base is not None else {}
     weights = replace(weights, provenance={**inherited, **(provenance or {})})
@@ -191,6 +197,7 @@ def _from_nothing(
     texts: Array,
     owner: NDArray[np.intp],
     *,
+    phrases: PhrasePairs | None,
     classes: ClassPairs | None,
     seed: int,
     settings: BridgeSettings,
@@ -204,7 +211,7 @@ def _from_nothing(
     scaled = standardised(columns, mean, spread)
     basis = _half(principal(scaled, min(settings.components, len(scaled) - 1)))
     pictures = scaled @ basis
-    targets = _mean_texts(texts, owner, outputs.rows)
+    targets = _with_phrases(_mean_texts(texts, owner, outputs.rows), phrases)
     centre = _half(targets.mean(0))
     gain = np.float32(settings.text_gain)
     statistics = Statistics.of(pictures, targets)
@@ -220,7 +227,14 @@ def _from_nothing(
         class_towers = _class_pairs(synthetic, classes, centre, gain)
     ridge, bias = solve(statistics, centre, settings.penalty)
     differences = None if translations is None else (translations[:, 1:] - translations[:, :1]).reshape(-1, texts.shape[1])
-    pairs = Pairs(pictures, (texts - centre) * gain, owner, None if differences is None else differences * gain)
+    pairs = Pairs(
+        pictures,
+        (texts - centre) * gain,
+        owner,
+        None if phrases is None else replace(phrases, texts=(phrases.texts - centre) * gain),
+        settings.towers.phrase_share,
+        None if differences is None else differences * gain,
+    )
     members = [
         train_towers(pairs, class_towers, seed=seed * settings.members + i, settings=settings.towers, stepped=stepped)
         for i in range(settings.members)
@@ -254,13 +268,14 @@ def _update(
     texts: Array,
     owner: NDArray[np.intp],
     *,
+    phrases: PhrasePairs | None,
     seed: int,
     settings: BridgeSettings,
     stepped: Stepped,
 ) -> tuple[BridgeWeights, float]:
     base = extend_components(base, outputs, most=settings.more_components)
     pictures = base.components(outputs)
-    targets = _mean_texts(texts, owner, outputs.rows)
+    targets = _with_phrases(_mean_texts(texts, owner, outputs.rows), phrases)
     n = outputs.rows
     # Names of drawings and captions of photos have different means. That is a difference of style, which queries do not share.
     own_centre = (targets.sum(0) + _CENTRE_PRIOR * base.text_centre) / (n + _CENTRE_PRIOR)
@@ -273,7 +288,8 @@ def _update(
     def as_read(rows: Array) -> Array:
         return (rows - base.text_centre) * gain
 
-    pairs = Pairs(pictures, as_read(texts), owner)
+    short = None if phrases is None else replace(phrases, texts=as_read(phrases.texts))
+    pairs = Pairs(pictures, as_read(texts), owner, short, settings.towers.phrase_share)
     members = [
         update_towers(
             towers,
@@ -336,6 +352,23 @@ def _mean_texts(texts: Array, owner: NDArray[np.intp], n: int) -> Array:
     np.add.at(sums, owner, texts)
     means: Array = (sums / np.bincount(owner, minlength=n)[:, None]).astype(np.float32)
     return means
+
+
+def _with_phrases(means: Array, phrases: PhrasePairs | None) -> Array:
+    """Return the mean texts of pictures, those with phrases moved towards the mean of these.
+
+    What all phrases have in common, and captions have not, is taken off: no picture shows it.
+    """
+    if phrases is None or not len(phrases.owner):
+        return means
+    has_some = np.bincount(phrases.owner, minlength=len(means)) > 0
+    short = _mean_texts(
+        phrases.texts[0, phrases.phrase], np.searchsorted(np.flatnonzero(has_some), phrases.owner), has_some.sum()
+    )
+    moved = means.copy()
+    shift = means[has_some].mean(0) - short.mean(0)
+    moved[has_some] = (1 - _PHRASE_SHARE) * means[has_some] + _PHRASE_SHARE * (short + shift)
+    return moved
 
 
 def _half(array: Array) -> Array:

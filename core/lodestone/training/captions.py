@@ -25,6 +25,7 @@ from lodestone.spaces.bridge_arrays import Array, BridgeInputs
 from lodestone.spaces.bridge_weights import BridgeWeights
 from lodestone.training.bridge import BridgeSettings, TrainingReport, steps_of, train_bridge
 from lodestone.training.classes import ClassPairs
+from lodestone.training.phrases import PhrasePairs
 
 HELD_OUT_SHARE: Final = 0.1
 FEWEST_HELD_OUT: Final = 10  # with fewer held-out pictures the figure would be chance
@@ -39,6 +40,7 @@ def fit_bridge(
     owner: NDArray[np.intp],
     *,
     base: BridgeWeights | None = None,
+    phrases: PhrasePairs | None = None,
     classes: ClassPairs | None = None,
     seed: int = 0,
     settings: BridgeSettings | None = None,
@@ -54,6 +56,7 @@ def fit_bridge(
         texts: (m, d) vectors of the captions.
         owner: (m,) row of the picture that each text belongs to.
         base: The bridge to update; None to train from nothing.
+        phrases: As for `train_bridge`.
         classes: As for `train_bridge`.
         seed: As for `train_bridge`.
         settings: As for `train_bridge`.
@@ -91,6 +94,7 @@ def fit_bridge(
             texts[of],
             owner[of],
             base=base,
+            phrases=phrases,
             classes=classes,
             seed=seed,
             settings=settings,

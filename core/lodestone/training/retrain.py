@@ -21,6 +21,7 @@ from lodestone.spaces.bridge_weights import BridgeWeights
 from lodestone.training.bridge import TrainingReport
 from lodestone.training.captions import FEWEST_MEASURED, fit_bridge
 from lodestone.training.classes import ClassPairs, class_pairs, class_texts, classifiers
+from lodestone.training.phrases import in_templates, noun_phrases, phrase_pairs
 from lodestone.training.prior import refit
 from lodestone.training.sources import CaptionedPictures, with_articles
 from lodestone.training.translations import translations_by
@@ -94,12 +95,15 @@ def retrain_bridge(
         base = bridge_to_train(runtime, from_nothing=from_nothing)
         runtime.text_encoder.warm_up()
         spoken, owner = with_articles(pictures.texts, pictures.owner)
-        texts = _encoded(runtime.text_encoder, spoken, progress)
+        phrases = noun_phrases(pictures.texts)
+        vectors = _encoded(runtime.text_encoder, [*spoken, *in_templates(phrases)], progress)
+        texts, short = vectors[: len(spoken)], vectors[len(spoken) :]
         weights, training = fit_bridge(
             pictures.outputs,
             texts,
             owner,
             base=None if from_nothing else base,
+            phrases=phrase_pairs(phrases, short, pictures.owner),
             classes=_classes(pictures.outputs, runtime.text_encoder, base.inputs) if from_nothing else None,
             seed=seed,
             inputs=base.inputs,

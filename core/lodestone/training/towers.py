@@ -17,6 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lodestone.spaces.bridge_arrays import Array, Rehearsal, Tower
+from lodestone.training.phrases import PhrasePairs
 
 if TYPE_CHECKING:
     import torch
@@ -26,6 +27,7 @@ _NOISE: Final = 0.1  # standard deviation of the noise on pictures' components, 
 _PICTURE_DROPOUT: Final = 0.5
 _TEXT_DROPOUT: Final = 0.2
 _TRANSLATED: Final = 0.75  # share of drawn texts that stand for a version in another language
+_TEMPLATED: Final = 0.3  # share of drawn phrases that are "a photo of a ..."
 
 
 Stepped = Callable[[], None]
@@ -47,6 +49,7 @@ class TowerSettings:
         rate: Peak learning rate.
         decay: AdamW's weight decay.
         class_share: Class pairs (training/classes.py) in a step, as a share of the pictures.
+        phrase_share: Share of the pictures in a step that are shown with a phrase of a caption instead of a caption.
         update_steps: Steps of an update.
         update_batch: New pictures in each step of an update.
         update_rate: Peak learning rate of an update.
@@ -56,11 +59,12 @@ class TowerSettings:
 
     hidden: int = 1024
     out: int = 256
-    epochs: int = 20
+    epochs: int = 40
     batch: int = 512
     rate: float = 2e-3
     decay: float = 0.1
     class_share: float = 0.15
+    phrase_share: float = 0.3
     update_steps: int = 60
     update_batch: int = 256
     update_rate: float = 2e-3
@@ -80,6 +84,8 @@ class Pairs:
         pictures: (n, k) principal components.
         texts: (m, d) inputs of the text tower.
         owner: (m,) row of the picture.
+        phrases: Phrases of the texts; None where there are none.
+        phrase_share: Share of the drawn texts that are phrases, of pictures that have one.
         differences: (r, d) how versions of a text in other languages differ from it, as inputs of the text tower; None where
             there is one language. One of them is added to most of the texts that are drawn, so that the tower learns to
             overlook them.
@@ -88,6 +94,8 @@ class Pairs:
     pictures: Array
     texts: Array
     owner: NDArray[np.intp]
+    phrases: PhrasePairs | None = None
+    phrase_share: float = 0.0
     differences: Array | None = None
 
     def sampler(self) -> Callable[[np.random.Generator, NDArray[np.intp]], tuple[Array, Array]]:
@@ -95,15 +103,36 @@ class Pairs:
         order = np.argsort(self.owner, kind="stable")
         count = np.bincount(self.owner, minlength=len(self.pictures))
         start = np.cumsum(count) - count
+        phrase_of = None if self.phrases is None else _phrase_sampler(self.phrases, len(self.pictures))
 
         def draw(rng: np.random.Generator, rows: NDArray[np.intp]) -> tuple[Array, Array]:
             texts = self.texts[order[start[rows] + rng.integers(0, count[rows])]]
+            if phrase_of is not None:
+                short, has_one = phrase_of(rng, rows)
+                texts = np.where((has_one & (rng.random(len(rows)) < self.phrase_share))[:, None], short, texts)
             if self.differences is not None:
                 translated = rng.random((len(rows), 1)) < _TRANSLATED
                 texts = texts + translated * self.differences[rng.integers(0, len(self.differences), len(rows))]
             return self.pictures[rows], texts.astype(np.float32, copy=False)
 
         return draw
+
+
+def _phrase_sampler(
+    phrases: PhrasePairs, pictures: int
+) -> Callable[[np.random.Generator, NDArray[np.intp]], tuple[Array, NDArray[np.bool_]]]:
+    """Return a function that draws one phrase for each of the given pictures, and says which of them have one."""
+    order = np.argsort(phrases.owner, kind="stable")
+    count = np.bincount(phrases.owner, minlength=pictures)
+    start = np.cumsum(count) - count
+
+    def draw(rng: np.random.Generator, rows: NDArray[np.intp]) -> tuple[Array, NDArray[np.bool_]]:
+        has_one = count[rows] > 0
+        places = np.where(has_one, start[rows] + rng.integers(0, np.maximum(count[rows], 1)), 0)
+        template = (rng.random(len(rows)) < _TEMPLATED).astype(np.intp)
+        return phrases.texts[template, phrases.phrase[order[places]]], has_one
+
+    return draw
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,7 +9,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 from benchmarks.harness import Report
-from benchmarks.learning import presence
+from benchmarks.learning import presence, quality
 from benchmarks.learning.presence_data import absent_queries
 from benchmarks.learning.quality import Collection
 
@@ -35,15 +35,15 @@ def seen(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Seen:
     """Replace models and numbers; which photos go where is left as it is. Pictures' features are their row."""
     seen = Seen()
     vectors = np.zeros((2, 4), np.float32)
-    encoder = SimpleNamespace(encode=lambda texts: np.zeros((len(texts), 4)), warm_up=lambda: None)
+    encoder = SimpleNamespace(version="1", encode=lambda texts: np.zeros((len(texts), 4)), warm_up=lambda: None)
 
     def load(_context: object, _cache: Path, kind: str, *, names: list[str], **_others: object) -> Collection:
         seen.loaded.append(kind)
         rows = np.arange(len(names))
         return Collection(BackboneOutputs({ROW: rows[:, None].astype(np.float32)}), np.zeros((len(names), 4)), rows)
 
-    def trained(_path: Path, _collection: Collection, first: int, *_others: object) -> None:
-        seen.trained += range(first)
+    def trained(data: quality.Data, *_others: object, **_more: object) -> None:
+        seen.trained += data.train.outputs[ROW][:, 0].astype(int).tolist()
 
     def fit(parts: list[SimpleNamespace], _usual: object) -> PresenceModel:
         seen.fitted += [int(row) for part in parts for row in part.photos.outputs[ROW][:, 0]]
@@ -65,23 +65,31 @@ def seen(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Seen:
     drawn = load(None, tmp_path, "drawings", names=["a.png"])
     seen.loaded.clear()
     replacements = {
-        "read_table": lambda _path, _column: [(file, "a caption") for file in FILES],
-        "load": load,
-        "LabelSpace": lambda _context: encoder,
-        "make_text_encoder": lambda _name, _context: encoder,
-        "cached": lambda *_others: {"texts": vectors},
-        "trained_bridge": trained,
-        "usual_backgrounds": lambda photos, *_others: seen.fitted.extend(photos.outputs[ROW][:, 0].astype(int).tolist()),
-        "Gallery": lambda photos, *_others: SimpleNamespace(photos=photos),
-        "Fitting": Fitting,
-        "drawings": lambda *_others: (drawn, ["a"]),
-        "named_photos": no_names,
-        "fit": fit,
-        "SHIP_TO": tmp_path,
-        "SHARES": {},
+        quality: {
+            "read_table": lambda _path, _column: [(file, "a caption") for file in FILES],
+            "load": load,
+            "LabelSpace": lambda _context, **_others: encoder,
+            "make_text_encoder": lambda _name, _context: encoder,
+            "translations_by": lambda _encoder: None,
+            "cached": lambda *_others: {"texts": vectors},
+        },
+        presence: {
+            "trained": trained,
+            "read_by": lambda _inputs, photos: photos,
+            "usual_backgrounds": lambda photos, *_others: seen.fitted.extend(photos.outputs[ROW][:, 0].astype(int).tolist()),
+            "Gallery": lambda photos, *_others: SimpleNamespace(photos=photos),
+            "Fitting": Fitting,
+            "_lengths": lambda gallery, _encoder: [SimpleNamespace(photos=gallery.photos, signs=[])],
+            "drawings": lambda *_others: (drawn, ["a"]),
+            "named_photos": no_names,
+            "fit": fit,
+            "SHIP_TO": tmp_path,
+            "SHARES": {},
+        },
     }
-    for name, replacement in replacements.items():
-        monkeypatch.setattr(presence, name, replacement)
+    for module, names in replacements.items():
+        for name, replacement in names.items():
+            monkeypatch.setattr(module, name, replacement)
     return seen
 
 

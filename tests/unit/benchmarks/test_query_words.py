@@ -50,10 +50,11 @@ def test_a_missing_bridge_is_trained_once_on_the_first_part(tmp_path: Path, monk
     monkeypatch.setattr(quality, "train_bridge", train)
     monkeypatch.setattr(quality, "class_pairs", lambda *_, **__: None)
     monkeypatch.setattr(quality, "classifiers", tuple)
+    monkeypatch.setattr(quality, "_phrases", lambda *_: None)
     monkeypatch.setattr(quality, "read_by", lambda _, collection: collection)
     outputs = BackboneOutputs({})
     train_part = quality.Collection(outputs, np.zeros((0, 384)), np.zeros(0))
-    data = cast("quality.Data", SimpleNamespace(train=train_part, classes=None, translations=None))
+    data = cast("quality.Data", SimpleNamespace(train=train_part, classes=None, encoder=None, translations=None))
     for _ in range(2):
         bridge = quality.trained(data, find_profile("embedded"), seed=0, cache=tmp_path)
         assert bridge.version == shipped.version

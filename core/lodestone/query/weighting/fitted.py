@@ -3,9 +3,9 @@
 Two signs show that label matching deserves trust: the words are close to a class name and some picture really matches them
 (on drawings none does), or the words are far from everything the bridge was taught (a caption about things that its training
 never showed). Either one raises its share along a sigmoid, up to a ceiling. Words that are nothing but a class name ("owl",
-"a photo of an owl") get label matching alone, if some picture matches them: there the bridge could only dilute. The bridge has
-the rest, and any further space counts as much as these two together. Scores of different spaces are made comparable by their
-scale. The parameters are fitted on validation data (training/trust.py) and travel in the bridge's file.
+"a photo of an owl") get mostly label matching, if some picture matches them. The bridge has the rest, and any further space
+counts as much as these two together. Scores of different spaces are made comparable by their scale. The parameters are fitted
+on validation data (training/trust.py) and travel in the bridge's file.
 
 Use: `final(picture) = sum over spaces of weights[s] * score_s(picture) / scale(s)` over the union of the spaces' candidates.
 """
@@ -43,15 +43,15 @@ class SpaceWeights:
 
     middle: float = 0.7
     slope: float = 25.0
-    named: float = 0.5
+    named: float = 0.35
     evidence_middle: float = 0.45
     evidence_slope: float = 20.0
     strange_middle: float = 0.4
     strange_slope: float = 15.0
-    strange: float = 0.3
+    strange: float = 0.15
     floor: float = 0.03
     ceiling: float = 0.5
-    bare: float = 1.0
+    bare: float = 0.7
     bare_middle: float = 0.96
     bare_slope: float = 150.0
     scales: Mapping[str, float] = field(default_factory=dict)

@@ -58,7 +58,7 @@ def test_at_the_threshold_nothing_is_said() -> None:
 
 def test_the_threshold_is_lower_in_a_small_collection() -> None:
     eased = replace(MODEL, threshold_slope=0.5)
-    assert eased.threshold_at(math.log2(257)) == pytest.approx(MODEL.threshold)
+    assert eased.threshold_at({"size": math.log2(257)}) == pytest.approx(MODEL.threshold)
     few = eased.judge(found(0.3, sampled=15), similarity=0.4, familiarity=0.5)
     odds = math.log(0.3 / 0.7) - 0.5 * (math.log2(257) - 4)
     assert few is not None and few.threshold == pytest.approx(1 / (1 + math.exp(-odds)))
@@ -76,6 +76,25 @@ def test_signs_are_read_from_each_space_and_from_both() -> None:
     assert values["size"] == pytest.approx(math.log2(257))
     assert values["agree"] == pytest.approx(1 / 2)
     assert (values["similarity"], values["familiarity"], values[CAPTION_SIGN]) == (0.7, 0.5, 1.5)
+
+
+def test_words_like_nothing_that_was_taught_and_no_name_are_strange() -> None:
+    strange = [
+        signs(found(0.3), USUAL, similarity=near, familiarity=known)["strange"]
+        for near, known in ((0.3, 0.14), (0.3, 0.24), (0.3, 0.34), (0.95, 0.14))
+    ]
+    assert strange[0] > 0.95 and strange[1] == pytest.approx(0.5, abs=0.01) and strange[2] < 0.05 and strange[3] < 0.01
+    assert signs(found(0.3), USUAL, similarity=0.3, familiarity=0.9, attainable=0.2)["attainable"] == 0.2
+
+
+def test_the_threshold_is_higher_for_words_of_which_pictures_can_be_near() -> None:
+    moved = replace(MODEL, terms={**TERMS, "attainable": SignTerm(0.2, 0.1, -1.0)}, threshold_terms={"attainable": 5.0})
+    presence = [moved.judge(found(0.3), similarity=0.4, familiarity=0.5, attainable=value) for value in (0.2, 0.3)]
+    assert presence[0] is not None and presence[1] is not None
+    assert presence[0].threshold == pytest.approx(MODEL.threshold)
+    assert presence[1].threshold == pytest.approx(1 / (1 + math.exp(-math.log(0.3 / 0.7) - 0.5)))
+    assert presence[1].confidence == pytest.approx(1 / (1 + math.exp(-1.5)))  # one spread of the sign less
+    assert PresenceModel.from_json(moved.to_json()) == moved
 
 
 def test_a_collection_too_small_for_a_background_borrows_the_usual_one() -> None:

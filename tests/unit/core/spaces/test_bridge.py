@@ -145,6 +145,13 @@ def test_shipped_file_is_small_and_carries_its_card_licence_notice_and_fitted_we
     assert set(SpaceWeights.from_header(shipped.query_weights).scales) == {"labels", "bridge"}
 
 
+def test_what_is_attainable_is_the_cosine_to_the_best_mean_picture_of_the_training(shipped):
+    texts = shipped.rehearsal.texts[:5] / np.linalg.norm(shipped.rehearsal.texts[:5], axis=1, keepdims=True)
+    best = (shipped.texts(texts) @ shipped.from_components(shipped.rehearsal.pictures).T).max(1)
+    np.testing.assert_allclose(shipped.attainable(texts), best, atol=1e-6)
+    assert (best > 0.1).all()
+
+
 def test_search_needs_no_torch(tmp_path):
     import subprocess
     import sys

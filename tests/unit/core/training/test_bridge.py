@@ -15,10 +15,11 @@ from lodestone.spaces.bridge_arrays import BACKBONES, BridgeInputs, Statistics
 from lodestone.spaces.bridge_weights import BridgeWeights
 from lodestone.spaces.sketches import no_sketches, recognised, sketches_of
 from lodestone.training import captions
-from lodestone.training.bridge import MINIMUM_FROM_NOTHING, BridgeSettings, solve, steps_of, train_bridge
+from lodestone.training.bridge import MINIMUM_FROM_NOTHING, BridgeSettings, _with_phrases, solve, steps_of, train_bridge
 from lodestone.training.captions import fit_bridge
 from lodestone.training.classes import Classifier, class_pairs
 from lodestone.training.extend import extend_components
+from lodestone.training.phrases import PhrasePairs
 from lodestone.training.towers import TowerSettings
 
 SMALL = BridgeSettings(
@@ -64,6 +65,47 @@ def test_same_seed_gives_the_same_bridge_and_another_seed_another(trained):
     again, _ = train_bridge(outputs, texts, owner, settings=SMALL)
     other, _ = train_bridge(outputs, texts, owner, settings=SMALL, seed=1)
     assert again.version == trained[0].version != other.version
+
+
+def phrases_of(pairs):
+    """One phrase a picture, in one template: its first caption in other words, which are the same numbers in another order."""
+    _, texts, owner = pairs
+    vectors = np.roll(texts[np.unique(owner, return_index=True)[1]], 7, axis=1)
+    return PhrasePairs(np.stack([vectors, vectors]), np.arange(len(vectors)), np.arange(len(vectors)))
+
+
+@pytest.mark.parametrize("updated", [False, True])
+def test_phrases_are_found_better_by_a_bridge_that_learnt_some(trained, updated):
+    pairs = make_pairs(300, world=9)
+    base = trained[0] if updated else None
+    without, _ = train_bridge(*pairs, base=base, settings=SMALL)
+    with_some, _ = train_bridge(*pairs, base=base, phrases=phrases_of(pairs), settings=SMALL)
+    outputs, texts, owner = make_pairs(200, seed=5, world=9)
+    asked = phrases_of((outputs, texts, owner)).texts[0]
+    found = [recall(one, (outputs, asked, np.arange(200))) for one in (without, with_some)]
+    assert found[1] > found[0] + 0.1
+    assert recall(with_some, (outputs, texts, owner)) > recall(without, (outputs, texts, owner)) - 0.1
+
+
+def test_phrases_of_pictures_without_a_caption_are_left_out_and_the_others_keep_their_pictures():
+    outputs, texts, owner = make_pairs(120)
+    phrases = phrases_of((outputs, texts, owner))
+    some = owner >= 40
+    weights, _ = train_bridge(outputs, texts[some], owner[some], phrases=phrases, settings=WIDE)
+    rows = np.arange(40, 120)
+    again, _ = train_bridge(outputs.take(rows), texts[some], owner[some] - 40, phrases=phrases.of(rows), settings=WIDE)
+    assert weights.version == again.version
+
+
+def test_the_ridge_aims_at_captions_and_in_part_at_phrases_without_what_all_phrases_share():
+    captions = np.array([[1.0, 0.0], [0.0, 1.0], [0.0, 0.0]], np.float32)
+    vectors = np.array([[5.0, 3.0], [5.0, 1.0]], np.float32)
+    pairs = PhrasePairs(vectors[None], np.array([0, 1, 1]), np.array([0, 0, 1]))  # the last picture has none
+    moved = _with_phrases(captions, pairs)
+    short = np.array([[5.0, 2.0], [5.0, 1.0]]) - [5.0, 1.5] + captions[:2].mean(0)
+    np.testing.assert_allclose(moved[:2], 0.7 * captions[:2] + 0.3 * short, atol=1e-6)
+    np.testing.assert_allclose(moved[2], captions[2])
+    assert _with_phrases(captions, None) is captions
 
 
 def test_update_learns_another_world_and_keeps_the_old_one(trained):
@@ -300,9 +342,9 @@ def test_a_file_without_sketches_recognises_nothing(known, tmp_path):
     assert not older.has_seen(make_pairs(300)[0]).any()
 
 
-@pytest.mark.parametrize("name", ["bridge.safetensors", "multilingual.safetensors"])
-def test_a_bridge_that_ships_has_sketches_of_the_photos_that_it_was_trained_on(name):
-    assert 5_990 <= len(BridgeWeights.shipped(name).seen) <= 6_000
+@pytest.mark.parametrize(("name", "photos"), [("bridge.safetensors", 8_833), ("multilingual.safetensors", 6_000)])
+def test_a_bridge_that_ships_has_sketches_of_the_photos_that_it_was_trained_on(name, photos):
+    assert photos - 15 <= len(BridgeWeights.shipped(name).seen) <= photos
 
 
 def test_a_sketch_tells_a_copy_from_another_picture_by_the_signs_that_differ():

@@ -33,17 +33,17 @@ def test_a_name_that_no_picture_matches_earns_nothing():
     assert shown > 0.4 > 0.1 > absent
 
 
-def test_nothing_but_a_name_gets_label_matching_alone_where_some_picture_matches_it():
+def test_nothing_but_a_name_gets_mostly_label_matching_where_some_picture_matches_it():
     rule = SpaceWeights()
     trust = [rule.label_trust(0.95, 0.7, 0.9, bareness=near) for near in (0.0, 0.8, 0.93, 0.96, 0.98, 1.0)]
     assert trust == sorted(trust)
     assert trust[0] == pytest.approx(trust[1]) == pytest.approx(rule.label_trust(0.95, 0.7, 0.9))
-    assert trust[2] < 0.53 and trust[-1] > 0.995
+    assert trust[2] < 0.53 and rule.bare - 0.005 < trust[-1] <= rule.bare
     assert rule.label_trust(0.95, 0.7, 0.1, bareness=1.0) < 0.05
-    assert rule.weigh(0.95, 0.7, ["labels", "bridge"], evidence=0.9, bareness=1.0)["bridge"] < 0.005
+    assert rule.weigh(0.95, 0.7, ["labels", "bridge"], evidence=0.9, bareness=1.0)["bridge"] < 1.005 - rule.bare
     queries = scored("labels", 0.95, seed=2)
     named = replace(queries, bareness=np.ones_like(queries.similarity))
-    assert (trust_of(named, rule) > trust_of(queries, rule) + 0.4).all()
+    assert (trust_of(named, rule) > trust_of(queries, rule) + 0.3).all()
 
 
 def test_weights_sum_to_one_whatever_spaces_are_searched():

@@ -1,0 +1,143 @@
+"""Noun phrases of captions: short texts that a bridge is trained on beside whole captions.
+
+People search for "a frisbee" and "dirt bike" more often than for sentences, and a bridge that has seen sentences alone puts
+such words anywhere. Phrases are found without a tagger: English captions are cut at function words and at words in -ing, and a
+piece counts up to its last noun. The captions themselves tell which words are nouns: those that often end a piece after an
+article or a number. Captions in other languages have no such pieces, and yield nothing.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from lodestone.spaces.bridge_arrays import Array
+from lodestone.tags.words import FUNCTION_WORDS
+
+TEMPLATES: Final = ("{}", "a photo of a {}")
+LONGEST: Final = 3  # words of a phrase
+_FEWEST: Final = 2  # times that a word must end a piece to be a noun
+_SHARE: Final = 0.25  # of a word's uses that must end a piece
+_WORD: Final = re.compile(r"[a-z]+(?:['-][a-z]+)*")
+_BEFORE_NOUNS: Final = "a an the this that these those some several many few two three four five six his her their its another"
+# Verbs of captions that are not in -ing: they stand between a noun and what it does.
+_VERBS: Final = """
+catch catches climb climbs dressed filled fly flies hold holds jump jumps lay lays lie lies line lined look looks play plays
+pose poses pull pulls ride rides run runs show shows sit sits stand stands swim swims throw throws walk walks wear wears
+"""
+_OTHERS: Final = "along also and back front next only side very there it's one each both every while towards"
+_OPENERS: Final = frozenset(_BEFORE_NOUNS.split())
+_CUTS: Final = FUNCTION_WORDS | _OPENERS | frozenset(f"{_VERBS} {_OTHERS}".split())
+_ALWAYS: Final = frozenset(("people", "men", "women", "children"))  # plurals that no ending shows
+
+
+@dataclass(frozen=True, slots=True)
+class Phrases:
+    """Holds the phrases of captions.
+
+    Attributes:
+        texts: p phrases, each once, in alphabetical order.
+        phrase: (r,) index of a phrase.
+        caption: (r,) index of the caption that it stands in.
+    """
+
+    texts: list[str]
+    phrase: NDArray[np.intp]
+    caption: NDArray[np.intp]
+
+
+@dataclass(frozen=True, slots=True)
+class PhrasePairs:
+    """Holds phrases as vectors, and the pictures whose captions have them.
+
+    Attributes:
+        texts: (templates, p, d) vectors of each phrase in every template.
+        phrase: (r,) index of a phrase.
+        owner: (r,) row of a picture; each pair stands once.
+    """
+
+    texts: Array
+    phrase: NDArray[np.intp]
+    owner: NDArray[np.intp]
+
+    def of(self, rows: NDArray[np.intp]) -> PhrasePairs:
+        """Return the pairs of some pictures, whose rows are counted anew; `rows` are ascending."""
+        kept = np.isin(self.owner, rows)
+        return PhrasePairs(self.texts, self.phrase[kept], np.searchsorted(rows, self.owner[kept]).astype(np.intp))
+
+
+def noun_phrases(captions: Sequence[str]) -> Phrases:
+    """Return the last noun of each piece of the captions, and the phrases of two and three words that it ends."""
+    nouns = _nouns(captions)
+    found: list[tuple[str, int]] = []
+    for number, caption in enumerate(captions):
+        inside: dict[str, None] = {}
+        for piece, _ in _pieces(caption):
+            ends = [place for place, word in enumerate(piece, 1) if word in nouns]
+            if ends:
+                words = piece[: ends[-1]]
+                inside |= {" ".join(words[-length:]): None for length in range(1, min(LONGEST, len(words)) + 1)}
+        found += [(phrase, number) for phrase in inside]
+    texts = sorted({phrase for phrase, _ in found})
+    place = {phrase: index for index, phrase in enumerate(texts)}
+    return Phrases(
+        texts,
+        np.array([place[phrase] for phrase, _ in found], np.intp),
+        np.array([number for _, number in found], np.intp),
+    )
+
+
+def in_templates(phrases: Phrases) -> list[str]:
+    """Return every phrase in the first template, then every phrase in the next."""
+    return [template.format(phrase) for template in TEMPLATES for phrase in phrases.texts]
+
+
+def phrase_pairs(phrases: Phrases, vectors: Array, owner: NDArray[np.intp]) -> PhrasePairs | None:
+    """Return the phrases of captions as vectors; None where they have none.
+
+    Args:
+        phrases: The phrases of m captions.
+        vectors: (templates * p, d) vectors of `in_templates`.
+        owner: (m,) row of the picture that each caption describes.
+    """
+    if not phrases.texts:
+        return None
+    texts = vectors.reshape(len(TEMPLATES), len(phrases.texts), -1)
+    pairs = np.unique(np.stack([owner[phrases.caption], phrases.phrase], axis=1), axis=0)
+    return PhrasePairs(texts, pairs[:, 1].copy(), pairs[:, 0].copy())
+
+
+def _nouns(captions: Sequence[str]) -> set[str]:
+    """Return the words that are used as nouns."""
+    uses: Counter[str] = Counter()
+    ends: Counter[str] = Counter()
+    for caption in captions:
+        for piece, opened in _pieces(caption):
+            uses.update(piece)
+            if opened and len(piece) <= LONGEST:
+                ends[piece[-1]] += 1
+    nouns = {word for word, count in ends.items() if count >= _FEWEST and count >= _SHARE * uses[word]}
+    plurals = {word for word in uses if word.endswith("s") and (word[:-1] in nouns or word[:-2] in nouns)}
+    return nouns | plurals | (_ALWAYS & uses.keys())
+
+
+def _pieces(caption: str) -> Iterator[tuple[list[str], bool]]:
+    """Yield the runs of content words, and whether an article or a number stands before each."""
+    piece: list[str] = []
+    opened = False
+    for word in _WORD.findall(caption.lower()):
+        if word not in _CUTS and not word.endswith("ing"):
+            piece.append(word)
+            continue
+        if piece:
+            yield piece, opened
+            piece = []
+        opened = word in _OPENERS
+    if piece:
+        yield piece, opened
