@@ -9,7 +9,6 @@ caption says, so some of the absent ones are there all the same.
 
 from __future__ import annotations
 
-import re
 from collections import defaultdict
 from typing import Final
 
@@ -19,7 +18,7 @@ from benchmarks.learning.presence_data import Asked, Gallery
 from lodestone.tags.terms import FUNCTION_WORD, terms
 from lodestone.tags.words import FUNCTION_WORDS
 from lodestone.text_encoders.base import TextEncoder
-from lodestone.training.phrases import noun_phrases
+from lodestone.training.phrases import english_words, noun_phrases
 
 LENGTHS: Final = ("one word", "two words", "three to five words", "caption")
 PRESENT: Final = "present, "
@@ -27,7 +26,6 @@ ABSENT: Final = "absent, "
 COMMON: Final = 0.05  # share of the photos whose captions have a word above which its absence from captions says little
 UNLIKE: Final = 0.55  # highest cosine of an absent query to a caption of the collection
 _TRIED: Final = 6  # absent queries that are looked at for each that is wanted
-_WORD: Final = re.compile(r"[a-z]+(?:['-][a-z]+)*")
 
 
 class Lengths:
@@ -106,7 +104,7 @@ def _content(text: str) -> set[str]:
 
 def _pieces(caption: str, nouns: set[str]) -> list[str]:
     """Return the runs of three to five words that begin with a content word, end with a noun, and have another word between."""
-    words = _WORD.findall(caption.lower())
+    words = english_words(caption)
     found = []
     for start in range(len(words)):
         for end in range(start + 3, min(start + 5, len(words)) + 1):

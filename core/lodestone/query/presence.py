@@ -278,9 +278,7 @@ def make_judge(profile: str, projections: Mapping[str, Projection]) -> PresenceJ
 
 _NAMED_FROM: Final = 0.7  # similarity to a class name from which words count as a name, as in weighting/fitted.py
 _NAMED_SLOPE: Final = 25.0
-_STRANGE_BELOW: Final = (
-    0.24  # familiarity below which words are like nothing that the bridge was taught; random letters have .2
-)
+_STRANGE_BELOW: Final = 0.24  # familiarity below which words are like nothing that was taught; random letters have .2
 _STRANGE_SLOPE: Final = 40.0
 
 

@@ -155,7 +155,7 @@ def train_bridge(
     _check(outputs, texts, owner, base)
     rows, packed = np.unique(owner, return_inverse=True)
     used, texts = outputs.take(rows), np.ascontiguousarray(texts, np.float32)
-    short = None if phrases is None else phrases.of(rows)
+    short = None if phrases is None else phrases.of(rows)  # None too where no picture with a text has one
     if base is None:
         weights, loss = _from_nothing(
             used,
@@ -359,7 +359,7 @@ def _with_phrases(means: Array, phrases: PhrasePairs | None) -> Array:
 
     What all phrases have in common, and captions have not, is taken off: no picture shows it.
     """
-    if phrases is None or not len(phrases.owner):
+    if phrases is None:
         return means
     has_some = np.bincount(phrases.owner, minlength=len(means)) > 0
     short = _mean_texts(

@@ -59,17 +59,24 @@ class PhrasePairs:
     Attributes:
         texts: (templates, p, d) vectors of each phrase in every template.
         phrase: (r,) index of a phrase.
-        owner: (r,) row of a picture; each pair stands once.
+        owner: (r,) row of a picture; each pair stands once, and there is one.
     """
 
     texts: Array
     phrase: NDArray[np.intp]
     owner: NDArray[np.intp]
 
-    def of(self, rows: NDArray[np.intp]) -> PhrasePairs:
-        """Return the pairs of some pictures, whose rows are counted anew; `rows` are ascending."""
+    def of(self, rows: NDArray[np.intp]) -> PhrasePairs | None:
+        """Return the pairs of some pictures, whose rows are counted anew; None where these have none. `rows` are ascending."""
         kept = np.isin(self.owner, rows)
+        if not kept.any():
+            return None
         return PhrasePairs(self.texts, self.phrase[kept], np.searchsorted(rows, self.owner[kept]).astype(np.intp))
+
+
+def english_words(caption: str) -> list[str]:
+    """Return the words of a caption in small letters; a word with a hyphen or an apostrophe is one."""
+    return _WORD.findall(caption.lower())
 
 
 def noun_phrases(captions: Sequence[str]) -> Phrases:
@@ -131,7 +138,7 @@ def _pieces(caption: str) -> Iterator[tuple[list[str], bool]]:
     """Yield the runs of content words, and whether an article or a number stands before each."""
     piece: list[str] = []
     opened = False
-    for word in _WORD.findall(caption.lower()):
+    for word in english_words(caption):
         if word not in _CUTS and not word.endswith("ing"):
             piece.append(word)
             continue

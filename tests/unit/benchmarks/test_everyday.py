@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from types import SimpleNamespace
+from typing import Any, cast
 
 import numpy as np
 import pytest
@@ -80,7 +81,7 @@ def test_texts_of_a_collection_are_present_and_those_of_others_absent_where_no_c
         texts.extend(wanted)
         return np.tile(np.linspace(0, 1, 64), (len(wanted), 1)) * 0.01
 
-    lengths = Lengths(gallery, SimpleNamespace(encode=encode))  # type: ignore[arg-type]
+    lengths = Lengths(cast("Any", gallery), cast("Any", SimpleNamespace(encode=encode)))
     judged = lengths.ask(np.array([0, 1]), np.random.default_rng(0), 50)
     kinds = np.array(judged.kinds)
     assert set(kinds) <= {kind + length for kind in (PRESENT, ABSENT) for length in LENGTHS}

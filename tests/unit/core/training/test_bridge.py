@@ -97,6 +97,17 @@ def test_phrases_of_pictures_without_a_caption_are_left_out_and_the_others_keep_
     assert weights.version == again.version
 
 
+def test_phrases_of_none_of_the_pictures_teach_nothing():
+    outputs, texts, owner = make_pairs(80)
+    phrases = phrases_of((outputs, texts, owner))
+    others = PhrasePairs(phrases.texts, phrases.phrase[:5], np.arange(75, 80))
+    used = owner < 75
+    for base in (None, train_bridge(outputs, texts, owner, settings=WIDE)[0]):
+        weights, _ = train_bridge(outputs, texts[used], owner[used], base=base, phrases=others, settings=WIDE)
+        without, _ = train_bridge(outputs, texts[used], owner[used], base=base, settings=WIDE)
+        assert weights.version == without.version
+
+
 def test_the_ridge_aims_at_captions_and_in_part_at_phrases_without_what_all_phrases_share():
     captions = np.array([[1.0, 0.0], [0.0, 1.0], [0.0, 0.0]], np.float32)
     vectors = np.array([[5.0, 3.0], [5.0, 1.0]], np.float32)

@@ -66,7 +66,9 @@ def test_each_phrase_stands_once_in_each_template_and_belongs_once_to_a_picture(
         *[(1, text) for text in ("fence", "horse", "horses", "wooden fence")],
         (5, "people"),
     ]
+    assert pairs.of(np.array([2, 3])) is None
     kept = pairs.of(np.array([1, 5]))
+    assert kept is not None
     assert kept.owner.tolist().count(0) == 4 and kept.owner.tolist().count(1) == 1 and len(kept.phrase) == 5
 
 
