@@ -74,12 +74,12 @@ def phrases_of(pairs):
     return PhrasePairs(np.stack([vectors, vectors]), np.arange(len(vectors)), np.arange(len(vectors)))
 
 
-@pytest.mark.parametrize("updated", [False, True])
-def test_phrases_are_found_better_by_a_bridge_that_learnt_some(trained, updated):
+@pytest.mark.parametrize(("updated", "ridge_share"), [(False, 0.5), (True, 0.5), (False, 0.0)])
+def test_phrases_are_found_better_by_a_bridge_that_learnt_some(trained, updated, ridge_share):
     pairs = make_pairs(300, world=9)
-    base = trained[0] if updated else None
-    without, _ = train_bridge(*pairs, base=base, settings=SMALL)
-    with_some, _ = train_bridge(*pairs, base=base, phrases=phrases_of(pairs), settings=SMALL)
+    base, settings = trained[0] if updated else None, replace(SMALL, ridge_share=ridge_share)
+    without, _ = train_bridge(*pairs, base=base, settings=settings)
+    with_some, _ = train_bridge(*pairs, base=base, phrases=phrases_of(pairs), settings=settings)
     outputs, texts, owner = make_pairs(200, seed=5, world=9)
     asked = phrases_of((outputs, texts, owner)).texts[0]
     found = [recall(one, (outputs, asked, np.arange(200))) for one in (without, with_some)]

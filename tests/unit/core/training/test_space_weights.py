@@ -10,6 +10,7 @@ import pytest
 
 from lodestone.query.weighting.fitted import SpaceWeights
 from lodestone.query.weighting.trust import apply_trust, prior_trust
+from lodestone.spaces.bridge_weights import BridgeWeights
 from lodestone.training.trust import ScoredQueries, fit_space_weights, fuse, sure_pictures, trust_of
 
 FITTED = SpaceWeights(middle=0.65, slope=25, named=0.45, floor=0.05, ceiling=0.5, scales={"labels": 0.1, "bridge": 0.2})
@@ -116,3 +117,12 @@ def test_what_the_profile_says_of_spaces_counts_by_ratios_until_something_is_lea
     assert apply_trust({"a": 0.5, "b": 0.5}, prior_trust({"a": 0.3, "b": 0.1}, ["a", "b"])) == pytest.approx(
         {"a": 0.75, "b": 0.25}
     )
+
+
+def test_what_ships_follows_the_rule_of_the_documentation():
+    shipped, rule = SpaceWeights.from_header(BridgeWeights.shipped().query_weights), SpaceWeights()
+    assert replace(shipped, scales={}) == rule
+    assert rule.label_trust(0.0, 1.0, 1.0) == pytest.approx(0.03, abs=1e-3)
+    assert rule.label_trust(0.0, 0.4, 1.0) == pytest.approx(0.03 + 0.15 / 2, abs=1e-3)
+    assert rule.label_trust(0.7, 1.0, 1.0) == pytest.approx(0.03 + 0.35 / 2, abs=1e-3)
+    assert rule.label_trust(1.0, 0.0, 1.0, bareness=1.0) == pytest.approx(0.7, abs=1e-2)
