@@ -1,11 +1,12 @@
 """Gain of the complexity gate and of the tags that it learns from: fitted on training folds, measured on validation data.
 
-    python -m benchmarks.learning.gate --data DIR [--cache DIR] [--captioned 0.3] [--generation-ms 1000] [--ship]
+    python -m benchmarks.learning.gate --data DIR [DIR ...] [--cache DIR] [--captioned 0.3] [--generation-ms 1000]
+        [--ship]
 
-DIR holds `captions.tsv` (columns file, caption; five rows a file) and `images/`. The report tells how well the text pass's
-average precision is predicted, how many queries the gate ends with the text pass and at which loss, how latency falls, and what
-happens when 500 queries leave tags: shares and mean average precision before, after, and after undoing them. `--ship` writes
-data/gate/.
+Each DIR holds `captions.tsv` (columns file, caption) and `images/`; the first has five captions a photo and is asked about,
+the others help to train the bridges. The report tells how well the text pass's average precision is predicted, how many
+queries the gate ends with the text pass and at which loss, how latency falls, and what happens when 500 queries leave tags:
+shares and mean average precision before, after, and after undoing them. `--ship` writes data/gate/.
 
 Rankings are computed on dense vectors (gate_world.py); tags go through the real catalog, outbox, store and search. Guides are
 exemplars, which take no time here. `--generation-ms` is the time that a generator would take, so the latency is computed: the
@@ -183,7 +184,7 @@ def ship(data: Data, threshold: float | None, report: Report) -> None:
 
 def add_options(parser: argparse.ArgumentParser) -> None:
     """Declare the options of the command line."""
-    parser.add_argument("--data", type=Path, required=True)
+    parser.add_argument("--data", type=Path, nargs="+", required=True, metavar="DIR")
     parser.add_argument("--cache", type=Path, help="keep vectors and bridges here between runs")
     parser.add_argument("--captioned", type=float, default=0.3, help="share of captioned pictures while tags are learnt")
     parser.add_argument("--generation-ms", type=float, default=1000.0, help="milliseconds that drawing guides takes")

@@ -2,20 +2,21 @@
 
 A bridge is trained without the pictures that it is asked about. For fitting there is one bridge a fold of the training part,
 each trained without its fold. For the figures there is one bridge, trained on the whole training part and asked about the
-validation part. The test part is not used.
+validation part. Further sets of captioned photos add their training parts to each bridge and are not asked about. The test
+parts are not used.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 
 from benchmarks.learning.gate_world import Answers, Asked, Captions, Evidence, TagIndex, World
-from benchmarks.learning.quality import Collection, cached, load, made_names, part, read_table
-from lodestone.evaluation.splits import split_by_hash
+from benchmarks.learning.quality import Collection, cached, load, made_names, part, read_table, short_texts, together
+from lodestone.evaluation.splits import Split, split_by_hash
 from lodestone.models.cache import ModelCache, fingerprint
 from lodestone.models.context import ModelContext
 from lodestone.query.gate import features
@@ -76,26 +77,31 @@ class Data:
     """Vectors and bridges that are computed once.
 
     Args:
-        folder: Folder with `captions.tsv` and `images/`.
+        folders: Folders with `captions.tsv` and `images/`; queries and their pictures are of the first one.
         cache: Folder that keeps outputs, text vectors and bridges.
         evidence: Where captions speak for their pictures, as `World` takes it.
     """
 
-    def __init__(self, folder: Path, cache: Path, *, evidence: Evidence) -> None:
+    def __init__(self, folders: Sequence[Path], cache: Path, *, evidence: Evidence) -> None:
         cache.mkdir(parents=True, exist_ok=True)
         context = ModelContext(cache=ModelCache(cache / "models"), threads=2)
-        rows = read_table(folder / "captions.tsv", "caption")
-        split = split_by_hash(name for name, _ in rows)
-        names = split.train + split.validation + split.test
-        self._collection = load(context, cache, "captions", rows=rows, folder=folder / "images", names=names)
-        self._words = [text for _, text in rows]
+        sets: list[tuple[Collection, Split]] = []
+        for folder in folders:
+            rows = read_table(folder / "captions.tsv", "caption")
+            split = split_by_hash(name for name, _ in rows)
+            names = split.train + split.validation + split.test
+            captioned = load(context, cache, folder.name, rows=rows, folder=folder / "images", names=names)
+            sets.append((captioned, split))
+        (self._collection, split), *others = sets
+        self._taught_beside = [part(collection, np.arange(len(of_set.train))) for collection, of_set in others]
+        self._words = list(self._collection.words)
         self._train, self._validation = len(split.train), len(split.validation)
         self._labels = LabelSpace(context)
         self._labels.warm_up()
-        encoder = make_text_encoder("minilm", context)
+        self._encoder = encoder = make_text_encoder("minilm", context)
+        encoder.warm_up()
 
         def encode_classes() -> dict[str, np.ndarray]:
-            encoder.warm_up()
             return {"texts": class_texts(encoder)}
 
         self._classes = cached(cache, f"classes-{fingerprint(*imagenet_labels(), *TEMPLATES)}", encode_classes)["texts"]
@@ -117,11 +123,12 @@ class Data:
                 yield self._scene(rows[:size], bridge)
 
     def _bridge(self, name: str, rows: np.ndarray) -> BridgeWeights:
-        path = self._cache / f"{name}.safetensors"
+        taught = together([part(self._collection, rows), *self._taught_beside])
+        path = self._cache / f"{name}-{fingerprint(*taught.words)}.safetensors"
         if not path.exists():
-            pairs = part(self._collection, rows)
-            classes = class_pairs(pairs.outputs, classifiers(), self._classes, seed=0)
-            train_bridge(pairs.outputs, pairs.texts, pairs.owner, classes=classes, seed=0)[0].save_as(path)
+            classes = class_pairs(taught.outputs, classifiers(), self._classes, seed=0)
+            phrases = short_texts(taught, self._encoder, self._cache)
+            train_bridge(*taught[:3], phrases=phrases, classes=classes, seed=0)[0].save_as(path)
         return BridgeWeights.load(path)
 
     def _scene(self, rows: np.ndarray, bridge: BridgeWeights) -> Scene:

@@ -341,11 +341,13 @@ def read_data(options: argparse.Namespace, report: Report, context: ModelContext
 def _trained_on(
     taught: Collection, data: Data, *, classes: ClassPairs, seed: int, inputs: BridgeInputs, cache: Path
 ) -> tuple[BridgeWeights, TrainingReport]:
-    phrases = _phrases(taught, data.encoder, cache)
+    phrases = short_texts(taught, data.encoder, cache)
     return train_bridge(*taught[:3], phrases=phrases, classes=classes, seed=seed, inputs=inputs, translations=data.translations)
 
 
-def _phrases(taught: Collection, encoder: TextEncoder, cache: Path) -> PhrasePairs | None:
+def short_texts(taught: Collection, encoder: TextEncoder, cache: Path) -> PhrasePairs | None:
+    """Return the noun phrases of a collection's captions with their vectors; None if there are none."""
+
     def encode() -> dict[str, np.ndarray]:
         phrases = noun_phrases(taught.words)
         pairs = phrase_pairs(phrases, encoder.encode(in_templates(phrases)), taught.owner)

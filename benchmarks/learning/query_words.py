@@ -6,8 +6,8 @@
 True words of six kinds (`benchmarks/data/true_words.txt`) are checked alone: none should be changed. A bridge of seed 0,
 trained on the first parts of the sets, is measured on the third part of the first set; the cache of the benchmark `quality`
 saves its training. One caption a picture is asked as written, with a slip of one letter in one word of three letters or more,
-and corrected. `--translations` names a table with the columns file, en, de, zh and so on: captions of the third part with
-translations of them; each language is asked of the same pictures.
+and corrected. `--translations` names a table with the columns file, en, de, zh and so on: captions of the third parts with
+translations of them. Each language is asked of the third parts of all sets together, by a bridge of each seed.
 """
 
 from __future__ import annotations
@@ -27,6 +27,7 @@ import numpy as np
 
 from benchmarks.harness import Benchmark, Figure, Report
 from benchmarks.learning.quality import Collection, Data, read_data, read_table, score, trained
+from lodestone.backbones.base import BackboneOutputs
 from lodestone.catalog.records import TagRecord
 from lodestone.config.profiles import find_profile
 from lodestone.evaluation.metrics import bootstrap, first_ranks
@@ -37,8 +38,6 @@ from lodestone.query.weighting.fitted import SpaceWeights
 from lodestone.query.words.checker import QueryChecker
 from lodestone.query.words.language import foreign_language
 from lodestone.spaces.bridge_weights import BridgeWeights
-from lodestone.text_encoders.base import TextEncoder
-from lodestone.text_encoders.registry import make_text_encoder
 from lodestone.training.trust import fuse
 
 _WORD = re.compile(r"[A-Za-z]{3,}")
@@ -88,22 +87,21 @@ def true_words() -> dict[str, list[str]]:
 
 
 class Gallery:
-    """Pictures of the third part, searched by one bridge and label matching.
+    """Pictures that no bridge has seen, searched by one bridge and label matching.
 
     Args:
         data: What `quality` is measured on.
+        pictures: Outputs of the pictures that are searched.
         weights: The bridge.
-        encoder: Its text encoder, warm.
     """
 
-    def __init__(self, data: Data, weights: BridgeWeights, encoder: TextEncoder) -> None:
-        self._data, self._weights, self._encoder = data, weights, encoder
+    def __init__(self, data: Data, pictures: BackboneOutputs, weights: BridgeWeights) -> None:
+        self._data, self._pictures, self._weights = data, pictures, weights
         self._rule = SpaceWeights.from_header(weights.query_weights)
 
     def hits(self, texts: Sequence[str], truth: np.ndarray) -> np.ndarray:
         """Return (queries,) float: whether the right picture is among the first ten."""
-        gallery = next(iter(self._data.galleries.values()))
-        asked = Collection(gallery.outputs, self._encoder.encode(texts), truth)
+        asked = Collection(self._pictures, self._data.encoder.encode(texts), truth)
         queries = score(self._data.labels, self._weights, asked)
         return (first_ranks(fuse(queries, self._rule), truth) <= 10).astype(float)
 
@@ -114,17 +112,16 @@ def measure(options: argparse.Namespace, report: Report) -> None:
     profile = find_profile(options.profile[0])
     options.cache.mkdir(parents=True, exist_ok=True)
     data = read_data(options, report, context, options.cache)
-    weights = trained(data, profile, seed=0, cache=options.cache)
-    encoder = make_text_encoder(profile.text_encoder, context)
-    encoder.warm_up()
-    gallery = Gallery(data, weights, encoder)
-    captions = read_table(options.data[0] / "captions.tsv", "caption")
-    files = split_by_hash(file for file, _ in captions).test
-    checker = QueryChecker(encoder, NoCaptions)
+    bridges = [trained(data, profile, seed=seed, cache=options.cache) for seed in range(options.seeds)]
+    tables = [read_table(folder / "captions.tsv", "caption") for folder in options.data]
+    parts = [split_by_hash(file for file, _ in captions).test for captions in tables]
+    gallery = Gallery(data, next(iter(data.galleries.values())).outputs, bridges[0])
+    checker = QueryChecker(data.encoder, NoCaptions)
     _measure_true_words(report, checker)
-    _measure_slips(options, report, checker=checker, gallery=gallery, captions=captions, files=files)
+    _measure_slips(options, report, checker=checker, gallery=gallery, captions=tables[0], files=parts[0])
     if options.translations:
-        _measure_translations(options.translations, report, gallery, files)
+        galleries = [Gallery(data, data.test.outputs, weights) for weights in bridges]
+        _measure_translations(options.translations, report, galleries, [file for files in parts for file in files])
 
 
 def _measure_true_words(report: Report, checker: QueryChecker) -> None:
@@ -173,18 +170,31 @@ def _measure_slips(
         report.table(rows)
 
 
-def _measure_translations(table: Path, report: Report, gallery: Gallery, files: Sequence[str]) -> None:
+def _measure_translations(table: Path, report: Report, galleries: Sequence[Gallery], files: Sequence[str]) -> None:
     with table.open(encoding="utf8", newline="") as stream:
-        rows = list(csv.DictReader(stream, delimiter="\t", quoting=csv.QUOTE_NONE))
+        asked = list(csv.DictReader(stream, delimiter="\t", quoting=csv.QUOTE_NONE))
     place = {file: row for row, file in enumerate(files)}
-    truth = np.array([place[row["file"]] for row in rows])
-    languages = [name for name in rows[0] if name != "file"]
-    for language in languages:
-        texts = [row[language] for row in rows]
+    truth = np.array([place[row["file"]] for row in asked])
+    first, *others = [name for name in asked[0] if name != "file"]
+    hits = {}
+    rows = [["language", f"R@10 of {len(asked)} (least to most of the seeds)", f"of what {first} finds", "recognised as"]]
+    for language in (first, *others):
+        texts = [row[language] for row in asked]
         codes = Counter((found.code if (found := foreign_language(text)) else "en") for text in texts)
-        share = gallery.hits(texts, truth).mean()
-        report.text(f"{language}: R@10 {share:.3f} of {len(texts)}; recognised as {dict(codes)}")
-        report.record("R@10", [float(share)], case=f"language {language}")
+        of_seeds = np.stack([gallery.hits(texts, truth) for gallery in galleries])
+        shares = [float(share) for share in of_seeds.mean(1)]
+        hits[language] = of_seeds.mean(0)
+        ratio = _ratio(hits[language], hits[first]) if language != first else ""
+        rows.append([language, f"{np.mean(shares):.3f} ({min(shares):.3f} to {max(shares):.3f})", ratio, str(dict(codes))])
+        report.record("R@10", shares, case=f"language {language}")
+    report.table(rows)
+
+
+def _ratio(part: np.ndarray, whole: np.ndarray, *, rounds: int = 2000) -> str:
+    """Return the ratio of two means over the same queries with its 95 % bootstrap interval over queries."""
+    rows = np.random.default_rng(0).integers(0, len(part), (rounds, len(part)))
+    low, high = np.quantile(part[rows].mean(1) / np.maximum(whole[rows].mean(1), 1 / len(part)), (0.025, 0.975))
+    return f"{part.mean() / whole.mean():.2f} [{low:.2f}, {high:.2f}]"
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:

@@ -50,7 +50,7 @@ def test_a_missing_bridge_is_trained_once_on_the_first_part(tmp_path: Path, monk
     monkeypatch.setattr(quality, "train_bridge", train)
     monkeypatch.setattr(quality, "class_pairs", lambda *_, **__: None)
     monkeypatch.setattr(quality, "classifiers", tuple)
-    monkeypatch.setattr(quality, "_phrases", lambda *_: None)
+    monkeypatch.setattr(quality, "short_texts", lambda *_: None)
     monkeypatch.setattr(quality, "read_by", lambda _, collection: collection)
     outputs = BackboneOutputs({})
     train_part = quality.Collection(outputs, np.zeros((0, 384)), np.zeros(0))
