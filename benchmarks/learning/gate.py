@@ -39,7 +39,8 @@ from lodestone.training.confidence import ConfidenceReport, JudgedAnswer, fit_co
 
 SHIP_TO = Path(__file__).resolve().parents[2] / "core" / "lodestone" / "data" / "gate"
 NOTICE = {
-    "data": "Flickr8k, official training split (Hodosh et al., 2013): the part for training of benchmarks/learning/gate.py",
+    "data": "Flickr8k, official training split (Hodosh et al., 2013): the part for training of benchmarks/learning/gate.py; "
+    "bridges also of 2,833 photos of COCO",
     "licence_notice": "Flickr8k is for research use; numbers learnt from it carry that notice",
 }
 

@@ -44,6 +44,7 @@ from lodestone.training.classes import TEMPLATES
 from lodestone_cli.demo.pictures import write_pictures
 
 SHIP_TO: Final = Path(__file__).resolve().parents[2] / "core" / "lodestone" / "data" / "presence"
+PROFILES: Final = ("embedded", "embedded-large", "embedded-multilingual")
 SIZES: Final = ((12, 12), (40, 6), (120, 3), (300, 2), (500, 2))
 EACH: Final = 60  # queries of every length, present and absent, that a collection is asked
 FALSE_ALARMS: Final = 0.08  # share of the present queries, of every length alike, that are told that there is probably nothing
@@ -381,7 +382,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     """Declare the options of the command line."""
     parser.add_argument("--data", type=Path, nargs="+", required=True, metavar="DIR")
     parser.add_argument("--names", type=Path)
-    parser.add_argument("--profile", choices=("embedded", "embedded-large"), default="embedded")
+    parser.add_argument("--profile", choices=PROFILES, default="embedded")
     parser.add_argument("--drawings", type=Path, help="where the demonstration's drawings are, or are written; for --ship")
     parser.add_argument("--cache", type=Path, help="keep vectors and bridges here between runs")
     parser.add_argument("--ship", action="store_true", help="fit anew and write what ships; else what ships is judged")

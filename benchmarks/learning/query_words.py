@@ -199,8 +199,7 @@ def _ratio(part: np.ndarray, whole: np.ndarray, *, rounds: int = 2000) -> str:
 
 def add_options(parser: argparse.ArgumentParser) -> None:
     """Declare the options of the command line."""
-    parser.add_argument("--captions", type=Path, required=True)
-    parser.add_argument("--images", type=Path, required=True)
+    parser.add_argument("--data", type=Path, nargs="+", required=True, metavar="DIR")
     parser.add_argument("--cache", type=Path, required=True)
     parser.add_argument("--profile", nargs=1, default=["embedded"])
     parser.add_argument("--queries", type=int, default=1000)

@@ -259,4 +259,4 @@ def _state(space: dict[str, Any], *, waits: bool) -> str:
         return "  (its models are missing)"
     if space["current"]:
         return ""
-    return "  (waits for the run)" if waits else "  (out of date: run `lodestone index` again)"
+    return "  (waits for the run)" if waits else "  (out of date: run `lodestone index --resume`, once for each corpus)"

@@ -34,7 +34,7 @@ from lodestone_schemas.api import QueryNote, SearchFilters, SearchOptions, Searc
 _UNCOMPARED: Final = (
     "only files of equal content are shown once: for pictures that look alike, run `lodestone duplicates find` first"
 )
-_REFRESH: Final = "run `lodestone index` to refresh"
+_REFRESH: Final = "run `lodestone index --resume` to refresh, once for each `--corpus NAME`"
 
 
 @dataclass(frozen=True, slots=True)

@@ -140,12 +140,16 @@ def test_only_profiles_with_a_fitted_model_have_a_judge() -> None:
     context = model_context()
     spaces = {LABELS: LabelSpace(context), BRIDGE: BridgeSpace(context)}
     assert make_judge("embedded", spaces) is not None
-    assert [name for name in PROFILES if PresenceModel.shipped(name)] == ["embedded", "embedded-large"]
+    assert [name for name in PROFILES if PresenceModel.shipped(name)] == [
+        "embedded",
+        "embedded-large",
+        "embedded-multilingual",
+    ]
     assert make_judge("fast", spaces) is None
     assert make_judge("embedded", {LABELS: spaces[LABELS]}) is None
 
 
-@pytest.mark.parametrize("profile", ["embedded", "embedded-large"])
+@pytest.mark.parametrize("profile", ["embedded", "embedded-large", "embedded-multilingual"])
 def test_the_shipped_model_can_be_read_and_says_what_it_was_fitted_on(profile: str) -> None:
     model = PresenceModel.shipped(profile)
     assert model is not None

@@ -138,7 +138,7 @@ def test_shipped_file_is_small_and_carries_its_card_licence_notice_and_fitted_we
 
     folder = Path(str(files("lodestone"))) / "data" / "bridge"
     assert (folder / "bridge.safetensors").stat().st_size < 13_000_000
-    assert (folder / "embedded-large.safetensors").stat().st_size < 14_000_000
+    assert (folder / "embedded-large.safetensors").stat().st_size < 17_000_000
     assert "research" in str(BridgeWeights.shipped("embedded-large.safetensors").provenance["licence_notice"])
     assert "Flickr8k" in (folder / "MODEL_CARD.md").read_text("utf8")
     assert "research" in str(shipped.provenance["licence_notice"])
