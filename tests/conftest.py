@@ -9,6 +9,7 @@ from pathlib import Path
 import hypothesis
 import pytest
 import structlog
+from tests.support.built_commands import built_commands
 from tests.support.collecting import has_no_test_with, import_share, look_for_garbage_once, wanted_mark
 from tests.support.fresh_catalogs import copied_catalogs, real_migrations
 from tests.support.grouping import GroupScheduling, make_scheduler, ray_first
@@ -21,6 +22,7 @@ from xdist.remote import Producer
 
 # Session fixtures stand here and nowhere else: a module that imports one has another of its own, with a server of its own.
 __all__ = [
+    "built_commands",
     "copied_catalogs",
     "module_folders",
     "postgres_binaries",
