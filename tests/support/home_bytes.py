@@ -1,11 +1,13 @@
 """Search of every byte that a home keeps for what removed pictures are known by: names, captions, places, hashes, ids, vectors.
 
 Parquet files are read column by column, because their pages are compressed; recorded queries are unpacked; everything else,
-the catalog's free pages and write-ahead log included, is searched as it lies on the disk.
+the catalog's free pages and write-ahead log included, is searched as it lies on the disk. Only long runs of zeros are cut
+short: a home of nine pictures has 700 MiB of them, in the files that the store makes in advance.
 """
 
 from __future__ import annotations
 
+import re
 import sqlite3
 import struct
 import uuid
@@ -13,9 +15,13 @@ import zlib
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import closing
 from pathlib import Path
+from typing import Final
 
 import numpy as np
 import pyarrow.parquet as pq
+
+_LONG_RUN: Final = re.compile(rb"\x00{1024,}")
+_RUN_LEFT: Final = bytes(1024)  # longer than what is searched for
 
 
 def needles(*, texts: Iterable[str] = (), numbers: Iterable[float] = (), ids: Iterable[str] = ()) -> dict[str, bytes]:
@@ -35,12 +41,18 @@ def needles(*, texts: Iterable[str] = (), numbers: Iterable[float] = (), ids: It
 
 def finds(home: Path, wanted: Mapping[str, bytes]) -> list[str]:
     """Where each of the needles lies in the home, as `needle in file`."""
+    assert all(len(needle) < len(_RUN_LEFT) for needle in wanted.values()), "long runs of zeros are not searched"
     return [
         f"{name} in {place}"
-        for place, content in contents(home)
+        for place, content in ((place, with_short_runs(content)) for place, content in contents(home))
         for name, needle in wanted.items()
         if needle in content or needle in place.encode()
     ]
+
+
+def with_short_runs(content: bytes) -> bytes:
+    """Return the bytes with runs of zeros of 1 KiB at most; a shorter needle is in them exactly if it was there before."""
+    return _LONG_RUN.sub(_RUN_LEFT, content)
 
 
 def contents(home: Path) -> Iterator[tuple[str, bytes]]:
