@@ -9,6 +9,7 @@ from pathlib import Path
 import hypothesis
 import pytest
 import structlog
+from tests.support.built_adapters import built_adapters
 from tests.support.built_commands import built_commands
 from tests.support.collecting import has_no_test_with, import_share, look_for_garbage_once, wanted_mark
 from tests.support.fresh_catalogs import copied_catalogs, real_migrations
@@ -22,6 +23,7 @@ from xdist.remote import Producer
 
 # Session fixtures stand here and nowhere else: a module that imports one has another of its own, with a server of its own.
 __all__ = [
+    "built_adapters",
     "built_commands",
     "copied_catalogs",
     "module_folders",
