@@ -279,8 +279,18 @@ def test_a_thumb_is_kept_and_the_answer_comes_again(page: Any) -> None:
     page.wait_for_selector(".toast")
 
 
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-@pytest.mark.parametrize("device", [{}, PHONE], ids=["desktop", "phone"])
+AT_NIGHT = (pytest.mark.nightly, pytest.mark.slow)
+
+
+@pytest.mark.parametrize(
+    ("scheme", "device"),
+    [
+        pytest.param("light", {}, id="desktop-light"),
+        pytest.param("dark", PHONE, id="phone-dark"),
+        pytest.param("dark", {}, id="desktop-dark", marks=AT_NIGHT),
+        pytest.param("light", PHONE, id="phone-light", marks=AT_NIGHT),
+    ],
+)
 def test_the_page_is_accessible_and_fits(browser: Any, site: Served, scheme: str, device: dict[str, Any]) -> None:
     with page_of(browser, site.address.url, color_scheme=scheme, **device) as page:
         page.goto("/")

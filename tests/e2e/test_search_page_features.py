@@ -424,7 +424,7 @@ def test_fingers_zoom_and_swipe(browser: Any, site: Served) -> None:
         page.get_by_role("heading", name="2 of").wait_for()
 
 
-@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("scheme", ["light", pytest.param("dark", marks=[pytest.mark.nightly, pytest.mark.slow])])
 def test_a_place_is_a_dot_on_a_map_that_comes_with_the_page(browser: Any, site: Served, scheme: str) -> None:
     with page_of(browser, site.address.url, color_scheme=scheme) as page:
         page.goto("/")
