@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 from weakref import WeakKeyDictionary
 
@@ -16,13 +16,15 @@ def built_commands() -> Iterator[None]:
     A process of `lodestone` runs one command and builds that one alone. A process of tests has all of them loaded, runs
     hundreds, and took a tenth of a second of its processor for each.
     """
+    import typer.main
+
     with pytest.MonkeyPatch.context() as patch:
-        build_once(patch)
+        patch.setattr(typer.main, "get_command", building_once())
         yield
 
 
-def build_once(patch: pytest.MonkeyPatch) -> None:
-    """Let Typer return the command that it built from an app, as long as nothing is added to the app."""
+def building_once() -> Callable[[Any], Any]:
+    """Return what stands for `get_command` of Typer: it builds an app once, and again where something was added to the app."""
     import typer.main
 
     build = typer.main.get_command
@@ -34,4 +36,4 @@ def build_once(patch: pytest.MonkeyPatch) -> None:
             built[app] = (size, build(app))
         return built[app][1]
 
-    patch.setattr(typer.main, "get_command", get_command)
+    return get_command

@@ -54,9 +54,14 @@ def forked_commands(program: Path) -> Iterator[None]:
 
 
 def _serve(address: str) -> None:
+    import typer.main
+    from tests.support.built_commands import building_once
+
     from lodestone_cli import main
 
     main._load_commands()
+    typer.main.get_command = building_once()
+    typer.main.get_command(main.app)  # every fork has what is built before it
     for name in PRELOADED:
         with contextlib.suppress(ImportError):
             importlib.import_module(name)
