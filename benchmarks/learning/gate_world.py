@@ -201,8 +201,9 @@ class World:
             tops[:, picture] = np.maximum(tops[:, picture], standing[:, column])
         next_best = np.sort(tops, axis=1)[:, -1 - rule.speakers]
         evidence = np.full((len(alike), self.n), -np.inf, np.float32)
+        beside = np.bincount(captions.owner)[captions.owner]
         for row, neutral in enumerate(np.maximum(rule.neutral, next_best)):
-            of_captions = rule.evidence(standing[row], captions.words, neutral=float(neutral))
+            of_captions = rule.evidence(standing[row], captions.words, beside=beside, neutral=float(neutral))
             np.maximum.at(evidence[row], captions.owner, of_captions)
         evidence[np.isneginf(evidence)] = 0
         for row, similar in enumerate(alike):

@@ -17,6 +17,7 @@ descriptions and with titles (benchmarks/learning/exemplars.py).
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
@@ -48,7 +49,9 @@ class CaptionRule:
         speakers: Pictures that may get evidence for them, at most.
         neutral: Spreads above the mean at which a full caption says neither yes nor no, at least.
         short: What a caption of no words falls behind a full one, in spreads; in between it is linear.
-        against: Most that a full caption takes, in spreads; shorter ones take their share.
+        against: Most that full captions take, in spreads; shorter ones take their share.
+        several: Captions of a picture that take all of `against`; fewer take their share, because one caption leaves most of
+            what a picture shows unsaid.
         doubt: Evidence for the picture that the words alone put first, where it has no caption, in spreads.
     """
 
@@ -58,6 +61,7 @@ class CaptionRule:
     neutral: float = 4.0
     short: float = 0.25
     against: float = 0.4
+    several: int = 4
     doubt: float = 0.7
 
     def standing(self, spreads: NDArray[np.float32], words: NDArray[np.intp]) -> NDArray[np.float32]:
@@ -65,9 +69,19 @@ class CaptionRule:
         standing: NDArray[np.float32] = (spreads - self.short * (1 - self._share(words))).astype(np.float32)
         return standing
 
-    def evidence(self, standing: NDArray[np.float32], words: NDArray[np.intp], *, neutral: float) -> NDArray[np.float32]:
-        """Return (n,) float32 evidence, 0 being none, from (n,) standings and numbers of words."""
-        evidence: NDArray[np.float32] = np.maximum(standing - neutral, -self.against * self._share(words)).astype(np.float32)
+    def evidence(
+        self, standing: NDArray[np.float32], words: NDArray[np.intp], *, beside: NDArray[np.intp], neutral: float
+    ) -> NDArray[np.float32]:
+        """Return (n,) float32 evidence, 0 being none.
+
+        Args:
+            standing: (n,) standings of captions.
+            words: (n,) their numbers of words.
+            beside: (n,) number of captions that the picture of each has, itself included.
+            neutral: Standing at which a caption says neither yes nor no.
+        """
+        denied = self.against * self._share(words) * np.minimum(beside / self.several, 1.0)
+        evidence: NDArray[np.float32] = np.maximum(standing - neutral, -denied).astype(np.float32)
         return evidence
 
     def _share(self, words: NDArray[np.intp]) -> NDArray[np.float64]:
@@ -208,7 +222,9 @@ class CaptionEvidence:
         described = [words.get(key, _UNKNOWN) for key in found.ids]
         counted = np.array([count for _, count in described], np.intp)
         standing = self._standing(vector, collection, found.scores, counted)
-        evidence = self._rule.evidence(standing, counted, neutral=neutral)
+        having = Counter(image_id for image_id, _ in described)
+        beside = np.array([having[image_id] for image_id, _ in described], np.intp)
+        evidence = self._rule.evidence(standing, counted, beside=beside, neutral=neutral)
         best: dict[str, float] = {}
         for (image_id, _), value in zip(described, evidence.tolist(), strict=True):
             if image_id is not None:

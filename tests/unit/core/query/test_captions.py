@@ -103,8 +103,19 @@ def test_captions_speak_for_their_picture_against_others_and_not_of_undescribed_
     scores = dict(zip(listed.ids, listed.scores.tolist(), strict=True))
     assert scores[FITS] == pytest.approx(float(matches.found.scores[0])) and scores[FITS] > 0
     assert scores[BARE] == 0
-    assert scores[OTHER] == pytest.approx(-RULE.against)
-    assert scores[TITLE] == pytest.approx(-RULE.against * 2 / RULE.full)  # two words deny little
+    assert scores[OTHER] == pytest.approx(-RULE.against / RULE.several)
+    assert scores[TITLE] == pytest.approx(-RULE.against / RULE.several * 2 / RULE.full)  # two words deny little
+
+
+def test_several_captions_of_a_picture_deny_more_than_one(store, catalog) -> None:
+    own = [CaptionRecord(BARE, "table", f"{LONG} number {number}") for number in range(6)]
+    for count, share in ((1, 0.25), (2, 0.5), (4, 1.0), (6, 1.0)):
+        catalog.set_captions({BARE: own[:count]}, sources=["table"])
+        ids = [caption_id(BARE, "table", one.text) for one in own[:count]]
+        payload = {"image": BARE, "source": "table"}
+        store.upsert("captions-1", PointBatch(ids, np.stack([vector(0.0)] * count), [payload] * count))
+        listed = CaptionEvidence(store, catalog, Fixed()).ask(ASKED, "captions-1").completed([BARE])
+        assert listed.scores.tolist() == pytest.approx([-RULE.against * share]), count
 
 
 def test_the_first_picture_of_the_words_gets_the_benefit_of_the_doubt_where_nobody_described_it(store, catalog) -> None:
@@ -115,7 +126,7 @@ def test_the_first_picture_of_the_words_gets_the_benefit_of_the_doubt_where_nobo
     described = kind.ask(ASKED, "captions-1", first=OTHER).completed([BARE, OTHER, FITS])
     scores = dict(zip(described.ids, described.scores.tolist(), strict=True))
     assert scores[BARE] == 0
-    assert scores[OTHER] == pytest.approx(-RULE.against), "its own caption speaks"
+    assert scores[OTHER] == pytest.approx(-RULE.against / RULE.several), "its own caption speaks"
     assert not kind.ask(ASKED, "captions-1", filter_=Filter((MatchAny("root", ("none",)),)), first=BARE).speak([BARE]), (
         "doubt alone is no reason to rank again"
     )
@@ -148,7 +159,8 @@ def test_pictures_are_asked_about_once(store, evidence) -> None:
 def test_evidence_grows_with_similarity_and_short_captions_say_less() -> None:
     spreads = np.array([-5.0, 0.0, 3.6, 6.0], np.float32)
     full, title = (
-        RULE.evidence(RULE.standing(spreads, words), words, neutral=RULE.neutral) for words in (np.full(4, 10), np.full(4, 1))
+        RULE.evidence(RULE.standing(spreads, words), words, beside=np.full(4, 4), neutral=RULE.neutral)
+        for words in (np.full(4, 10), np.full(4, 1))
     )
     assert (np.diff(full) >= 0).all() and full[-1] > 0 > full[0]
     assert (np.abs(title) <= np.abs(full)).all()
