@@ -184,13 +184,13 @@ def _measure_translations(table: Path, report: Report, galleries: Sequence[Galle
         of_seeds = np.stack([gallery.hits(texts, truth) for gallery in galleries])
         shares = [float(share) for share in of_seeds.mean(1)]
         hits[language] = of_seeds.mean(0)
-        ratio = _ratio(hits[language], hits[first]) if language != first else ""
-        rows.append([language, f"{np.mean(shares):.3f} ({min(shares):.3f} to {max(shares):.3f})", ratio, str(dict(codes))])
+        of_first = ratio(hits[language], hits[first]) if language != first else ""
+        rows.append([language, f"{np.mean(shares):.3f} ({min(shares):.3f} to {max(shares):.3f})", of_first, str(dict(codes))])
         report.record("R@10", shares, case=f"language {language}")
     report.table(rows)
 
 
-def _ratio(part: np.ndarray, whole: np.ndarray, *, rounds: int = 2000) -> str:
+def ratio(part: np.ndarray, whole: np.ndarray, *, rounds: int = 2000) -> str:
     """Return the ratio of two means over the same queries with its 95 % bootstrap interval over queries."""
     rows = np.random.default_rng(0).integers(0, len(part), (rounds, len(part)))
     low, high = np.quantile(part[rows].mean(1) / np.maximum(whole[rows].mean(1), 1 / len(part)), (0.025, 0.975))

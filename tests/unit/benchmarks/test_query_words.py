@@ -10,7 +10,7 @@ from typing import Any, cast
 import numpy as np
 import pytest
 from benchmarks.learning import quality
-from benchmarks.learning.query_words import NoCaptions, slip, true_words
+from benchmarks.learning.query_words import NoCaptions, ratio, slip, true_words
 
 from lodestone.backbones.base import BackboneOutputs
 from lodestone.config.profiles import find_profile
@@ -37,6 +37,14 @@ def test_at_most_one_in_a_hundred_true_words_is_changed() -> None:
     for kind, of_kind in words.items():
         changed = {word: text for word in of_kind if (text := checker.check(word).text) != word}
         assert len(changed) <= len(of_kind) / 100, (kind, changed)
+
+
+def test_a_language_is_compared_with_the_first_one_over_the_same_queries() -> None:
+    first, other = np.array([1.0, 1.0, 0.0, 1.0] * 25), np.array([1.0, 0.0, 0.0, 0.5] * 25)
+    said = ratio(other, first)
+    low, high = (float(part) for part in said[6:-1].split(", "))
+    assert said.startswith("0.50 [") and 0.35 < low < 0.5 < high < 0.65
+    assert ratio(first, first) == "1.00 [1.00, 1.00]"
 
 
 def test_a_missing_bridge_is_trained_once_on_the_first_part(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -36,7 +36,6 @@ class Benchmarks:
         self.commands.append(command)
         if command[2].endswith(f".{self.failing}"):
             stdout.write("first line\nlast words\n")
-            return SimpleNamespace(returncode=3)
         figure = {
             "figure": "R@10",
             "case": "captions",
@@ -47,7 +46,7 @@ class Benchmarks:
             "runs": 3,
         }
         Path(command[command.index("--figures") + 1]).write_text(json.dumps({"figures": [figure]}), encoding="utf-8")
-        return SimpleNamespace(returncode=0)
+        return SimpleNamespace(returncode=3 if command[2].endswith(f".{self.failing}") else 0)
 
     @property
     def modules(self) -> list[str]:
@@ -71,6 +70,10 @@ def test_steps_run_in_order_and_write_what_ships(tmp_path: Path, benchmarks: Ben
     assert shipped == [str(refit.LEARNT / file) for file in [*files, "prior/prior.safetensors"]]
     assert all((refit.LEARNT / step.writes.split(",")[0]).exists() for step in refit.STEPS if step.writes)
     assert not any("--ship" in command for command in benchmarks.commands[8:])  # they only measure
+    bridge = str(tmp_path / "out" / "cache" / "embedded-0.safetensors")  # as `quality` names the first seed's
+    measured = dict(zip(benchmarks.modules[8:], benchmarks.commands[8:], strict=True))
+    for name in ("composed", "exemplars", "caption_words"):
+        assert measured[name][measured[name].index("--bridge") + 1] == bridge
 
 
 def test_every_step_is_a_benchmark_that_takes_its_arguments(tmp_path: Path) -> None:
