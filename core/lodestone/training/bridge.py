@@ -28,7 +28,7 @@ from lodestone.training.rehearsal import group_pairs, merge
 from lodestone.training.towers import Pairs, Stepped, TowerSettings, nothing, train_towers, update_towers
 
 MINIMUM_FROM_NOTHING: Final = 50  # pictures; below, principal components and towers are noise
-_HIDDEN_WITH_LOOK: Final = 1536  # width of the towers' hidden layers where a vision transformer is read
+_HIDDEN_WITH_TRANSFORMER: Final = 1536  # width of the towers' hidden layers where a vision transformer is read
 _FLOOR: Final = 1e-3  # added to a column's standard deviation, so that classes that never occur are not scaled up without limit
 _PHRASE_SHARE: Final = 0.3  # of the ridge's target for a picture that is the mean of its phrases, not of its captions
 _CENTRE_PRIOR: Final = 50.0  # number of new pictures at which their own mean text counts as much as the old one
@@ -68,7 +68,7 @@ class BridgeSettings:
         """Return the defaults for a bridge that reads `inputs`; with a vision transformer, wider towers are worth more."""
         if set(inputs.backbones) <= set(inputs.classifiers):
             return cls()
-        return cls(ridge_share=0.4, towers=TowerSettings(hidden=_HIDDEN_WITH_LOOK))
+        return cls(ridge_share=0.4, towers=TowerSettings(hidden=_HIDDEN_WITH_TRANSFORMER))
 
 
 @dataclass(frozen=True, slots=True)
