@@ -14,12 +14,14 @@ from tests.support.photos import CAT, photo
 from tests.support.traces import trace_of_scores
 
 from lodestone.config.settings import QuerySettings, TagSettings
-from lodestone.errors import NotFoundError
+from lodestone.errors import NotFoundError, StoreError
 from lodestone.generators.base import Generator, Guide
 from lodestone.query.hydrate import Hydrator
 from lodestone.query.learned_stages import AssignedTrust, LearnedModels
 from lodestone.query.memory import AT_ONCE, Memory
+from lodestone.query_log.explain import explain
 from lodestone.query_log.trace import load_trace
+from lodestone.retrieval.searcher import Searcher
 from lodestone.store.limits import MATRIX_AFTER
 from lodestone.tags.search import TagSearch
 from lodestone_schemas.api import SearchRequest
@@ -167,6 +169,21 @@ async def test_a_locked_catalog_does_not_take_all_threads(collection):
         catalog.opened.set()
     assert [one.result() for one in waiting] == [[]] * AT_ONCE
     assert memory.keep(trace) == []
+
+
+async def test_a_query_is_recorded_although_the_store_no_longer_has_its_vectors(collection, monkeypatch, caplog):
+    def gone(*_):
+        raise StoreError("connection refused")
+
+    monkeypatch.setattr(Searcher, "inner_products", gone)
+    memory = Memory(collection.catalog, collection.store, history=10, tags=TagSettings(implicit=False))
+    response = await collection.engine(learnt=LearnedModels(memory=memory)).answer(SearchRequest(query="a cat", guides=0))
+    assert response.warnings == []
+    assert "recorded without its similarities: connection refused" in caplog.text
+    trace = load_trace(collection.catalog, response.query_id)
+    assert trace.parts == {}
+    explained = explain(trace).hits[0]
+    assert (explained.image_id, explained.score) == (response.hits[0].image_id, response.hits[0].score)
 
 
 async def test_a_home_that_keeps_no_queries_forgets_those_it_kept_before(collection):

@@ -6,6 +6,7 @@ An answer needs nothing of this: what fails or comes too late here is left out, 
 from __future__ import annotations
 
 import asyncio
+import logging
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
@@ -17,6 +18,7 @@ from numpy.typing import NDArray
 
 from lodestone.catalog.reading import CatalogReader
 from lodestone.clock import remaining, within
+from lodestone.errors import StoreError
 from lodestone.generators.base import TagSource
 from lodestone.generators.query_notes import describe_failure
 from lodestone.query.gate import GateModel, Method
@@ -36,6 +38,7 @@ from lodestone.tags.terms import content_words
 from lodestone_schemas.api import GateDecision, SearchRequest
 
 Vectors = NDArray[np.float32]
+_log = logging.getLogger(__name__)
 _REMEMBER_GRACE_S: Final = 1.0  # an answer is recorded even when its deadline has just passed
 _ROOM_S: Final = 0.25  # that an answer waits for room in the recorder's queue
 _LOOK_S: Final = 0.02
@@ -296,7 +299,14 @@ def _held(resolved: ResolvedQuery, catalog: CatalogReader, described: Method) ->
 
 
 def _with_parts(searcher: Searcher, trace: Trace) -> Trace:
-    return trace if trace.parts else replace(trace, parts=searcher.inner_products(trace.searches, trace.hits))
+    """Return the trace with the similarities of its hits; without, where the store does not give them: the record stands."""
+    if trace.parts:
+        return trace
+    try:
+        return replace(trace, parts=searcher.inner_products(trace.searches, trace.hits))
+    except StoreError as error:
+        _log.warning("query %s is recorded without its similarities: %s", trace.query_id, error)
+        return trace
 
 
 async def _queued(recorder: Recorder, memory: QueryMemory, complete: Callable[[], Trace], query: RunningQuery) -> None:

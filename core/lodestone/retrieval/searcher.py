@@ -195,10 +195,16 @@ class Searcher:
         return self._calibration.sample(collection)
 
     def inner_products(self, searches: Sequence[ListSearch], image_ids: Sequence[str]) -> dict[tuple[str, str], Scores]:
-        """Map (guide, space) to the (len(image_ids),) float32 scores of these pictures, NaN where one is missing. Blocking."""
+        """Map (guide, space) to the (len(image_ids),) float32 scores of these pictures, NaN where one is missing. Blocking.
+
+        A collection that is gone, as after a model swap was finished, has no scores any more: its pairs are left out.
+        """
         scores: dict[tuple[str, str], Scores] = {}
         for collection, group in by_collection(searches).items():
-            points = self._store.retrieve(collection, image_ids, with_payload=False)
+            try:
+                points = self._store.retrieve(collection, image_ids, with_payload=False)
+            except UnknownNameError:
+                continue
             row = {image_id: number for number, image_id in enumerate(points.ids)}
             products = points.vectors @ np.stack([one.vector for one in group]).T
             for column, one in enumerate(group):

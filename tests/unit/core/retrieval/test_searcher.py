@@ -104,3 +104,10 @@ def test_inner_products_need_no_payload(store: EdgeStore, monkeypatch: pytest.Mo
     for key, scores in before.items():
         np.testing.assert_allclose(scores, POINTS.vectors[:5] @ POINTS.vectors[0], atol=1e-6)
         np.testing.assert_array_equal(after[key], scores)
+
+
+def test_a_collection_that_is_gone_leaves_the_others_their_inner_products(store: EdgeStore) -> None:
+    store.drop(SPACES["bridge"])
+    found = Searcher(store, ScoreCalibration(store)).inner_products(searches(), POINTS.ids[:5])
+    assert list(found) == [(TEXT_GUIDE, "labels")]
+    np.testing.assert_allclose(found[TEXT_GUIDE, "labels"], POINTS.vectors[:5] @ POINTS.vectors[0], atol=1e-6)
