@@ -267,8 +267,10 @@ def test_captions_of_one_source_are_replaced_and_others_kept(catalog: Catalog) -
         caption("table", "ape"),
     ]
     assert list(catalog.captioned_images(root.corpus_id)) == [(image.image_id, ["ape", "zebra"])]
+    assert catalog.has_captions()
     catalog.set_captions({image.image_id: []}, sources=["sidecar", "table"])
     assert catalog.captions([image.image_id]) == {}
+    assert not catalog.has_captions()
 
 
 def test_gone_pictures_and_other_corpora_are_not_among_the_captioned(catalog: Catalog) -> None:

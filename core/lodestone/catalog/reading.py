@@ -39,6 +39,9 @@ class CatalogReader(Protocol):
     def captions(self, image_ids: Iterable[str]) -> dict[str, list[CaptionRecord]]:
         """Map image ids to captions; pictures without captions may be left out."""
 
+    def has_captions(self) -> bool:
+        """Return whether any picture has a caption."""
+
     def has_compared_pictures(self) -> bool:
         """Return whether pictures that look alike were ever looked for, so that their groups are known."""
 

@@ -173,15 +173,9 @@ class Runtime(LearningResources):
 
         It is the one in force, except between the choice of another version and the end of its loading.
         """
-        from lodestone.home.space_versions import version_in
+        from lodestone.home.space_versions import promoted_versions
 
-        aliases = self.promoted()
-        serving = self.projections()
-        for name, projection in serving.items():
-            promoted = aliases.get(name)
-            if promoted is not None and promoted != projection.collection:
-                serving[name] = version_in(self, name, promoted) or projection
-        return serving
+        return promoted_versions(self, self.projections())
 
     def engine(
         self, projections: Mapping[str, Projection] | None = None, *, shadow: bool = False, recording: bool = True
@@ -196,13 +190,18 @@ class Runtime(LearningResources):
         """
         from lodestone.config.compositions import all_compositions
         from lodestone.home.indexed_pictures import IndexedPictures
+        from lodestone.home.space_versions import former_versions, promoted_versions
         from lodestone.query.engine import QueryEngine
+        from lodestone.query.searchable import IndexVersions
         from lodestone.query.weighting.choice import make_weigher
         from lodestone.query.words.checker import QueryChecker
         from lodestone.sources.boundaries import boundaries_of
+        from lodestone.spaces.names import captions_collection
 
+        in_force = self.projections()
         if projections is None:
-            projections = self.serving_projections()
+            projections = promoted_versions(self, in_force)
+        former = {} if shadow else former_versions(projections, in_force, text_encoder=self.configured.text_encoder)
         compositions = {
             name: replace(composition, weights=self.chosen_weights(composition) or {})
             for name, composition in all_compositions(self.settings.compositions, self.profile).items()
@@ -216,12 +215,15 @@ class Runtime(LearningResources):
             settings=self.settings.query,
             hub=None if shadow else self.hub,
             weigher=make_weigher(projections),
-            learnt=self.learned_models(projections, recording=recording and not shadow),
+            learnt=self.learned_models(
+                {name: one for name, one in projections.items() if name not in former}, recording=recording and not shadow
+            ),
             boundaries=boundaries_of(self.settings),
             checker=QueryChecker(self.text_encoder, lambda: self.catalog),
             fuser=None if self.remote_stages is None else self.remote_stages.fuser(),
             compositions=compositions,
             pictures=IndexedPictures(self, self.decode) if edits else None,
+            versions=IndexVersions(former, captions=lambda: captions_collection(self.text_encoder.version)),
         )
 
     def _encoder(self, projections: Mapping[str, Projection], remote: RemoteEncoders | None) -> Encoder:

@@ -32,5 +32,8 @@ class SpaceResources(Protocol):
     def models(self) -> ModelContext:
         """Return the context in which models load: cache, threads and active artifacts."""
 
+    def promoted(self) -> dict[str, str]:
+        """Return alias -> collection that is searched."""
+
     def projections(self) -> dict[str, Projection]:
         """Return space name -> projection in the active version, not warmed up."""

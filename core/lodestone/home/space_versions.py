@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from itertools import chain
 from typing import TYPE_CHECKING
@@ -12,6 +12,7 @@ from lodestone.config.profiles import PROFILES
 from lodestone.errors import LodestoneError, ModelUnavailableError
 from lodestone.home.space_definitions import projection_of
 from lodestone.home.space_standby import SwapVersions, has_versions
+from lodestone.query.searchable import FormerVersion
 from lodestone.spaces.names import BRIDGE
 
 if TYPE_CHECKING:
@@ -29,6 +30,41 @@ def version_in(resources: SpaceResources, space: str, collection: str) -> Projec
     learnt = _bridge_versions(resources) if space == BRIDGE else iter(())
     candidates = chain(learnt, _swap_versions(resources, space))
     return next((projection for projection in candidates if projection.collection == collection), None)
+
+
+def promoted_versions(resources: SpaceResources, in_force: Mapping[str, Projection]) -> dict[str, Projection]:
+    """Return space -> the version that is promoted, as far as it can be made, else the one in force.
+
+    Args:
+        resources: The opened home.
+        in_force: Space -> version in force.
+    """
+    aliases = resources.promoted()
+    versions = dict(in_force)
+    for space, projection in in_force.items():
+        promoted = aliases.get(space)
+        if promoted is not None and promoted != projection.collection:
+            versions[space] = version_in(resources, space, promoted) or projection
+    return versions
+
+
+def former_versions(
+    searched: Mapping[str, Projection], in_force: Mapping[str, Projection], *, text_encoder: str
+) -> dict[str, FormerVersion]:
+    """Return the spaces that are searched in another version than the one in force.
+
+    Args:
+        searched: Space -> version that is searched.
+        in_force: Space -> version in force.
+        text_encoder: The profile's.
+    """
+    return {
+        space: FormerVersion(
+            in_force[space].collection, None if projection.text_encoder == text_encoder else projection.text_encoder
+        )
+        for space, projection in searched.items()
+        if projection is not in_force[space] and projection.collection != in_force[space].collection
+    }
 
 
 def _bridge_versions(resources: SpaceResources) -> Iterator[Projection]:

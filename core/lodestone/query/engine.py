@@ -26,6 +26,7 @@ from lodestone.query.learned_stages import LearnedModels, LearnedStages
 from lodestone.query.leaves import LeafSources, RetrievalStage
 from lodestone.query.pipeline import DecideStage, QueryPipeline, ResolveStage
 from lodestone.query.request_context import NOW, RequestContext
+from lodestone.query.searchable import CURRENT, IndexVersions
 from lodestone.query.stages import Encoder, EqualWeights, GuideSource, PictureSource, SpaceWeigher
 from lodestone.query.tree import Compose, Image, Picture, Query, Text, Where
 from lodestone.query.words.checker import QueryChecker
@@ -56,6 +57,7 @@ class QueryEngine:
         compositions: How composed queries are searched and ranked, by name, with set or learnt weights; `default` is among
             them. None for the profile's own.
         pictures: Reads indexed pictures that are to be edited; None where they cannot be read.
+        versions: How the versions of `encoder` differ from what the home is configured for.
 
     Raises:
         ConfigurationError: a composition wants pictures edited, and no engine of its queries edits any.
@@ -79,6 +81,7 @@ class QueryEngine:
         fuser: Fuser | None = None,
         compositions: Mapping[str, Composition] | None = None,
         pictures: PictureSource | None = None,
+        versions: IndexVersions = CURRENT,
     ) -> None:
         self._encoder = encoder
         self._profile = profile
@@ -119,7 +122,9 @@ class QueryEngine:
         )
         composing = {name: maker.stages(composition) for name, composition in self._compositions.items()}
         self._pipeline = QueryPipeline(
-            resolving=ResolveStage(store, catalog, encoder, profile, settings, hub, checker, compositions=self._compositions),
+            resolving=ResolveStage(
+                store, catalog, encoder, profile, settings, hub, checker, compositions=self._compositions, versions=versions
+            ),
             retrieval=RetrievalStage(LeafSources(encoder, store)),
             first_pass=FirstPassStage(
                 searcher=searcher,

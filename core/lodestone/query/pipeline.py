@@ -44,6 +44,7 @@ from lodestone.query.request_context import RequestContext
 from lodestone.query.resolve import ResolvedQuery, deadline_of, resolve
 from lodestone.query.responses import QueryAnswer, Stage, finished, guide_info, guide_infos, opening_event, response_of
 from lodestone.query.running import RunningQuery, too_late
+from lodestone.query.searchable import CURRENT, IndexVersions
 from lodestone.query.stages import Encoder, GuideSource
 from lodestone.query.tree import Query
 from lodestone.query.words.checker import QueryChecker
@@ -79,6 +80,7 @@ class ResolveStage:
         hub: Knows the generators; None without any.
         checker: Checks spelling and language of words; None to take them as they are.
         compositions: Name -> how composed queries are answered.
+        versions: How the loaded versions differ from what the home is configured for.
     """
 
     store: VectorStore
@@ -89,6 +91,7 @@ class ResolveStage:
     hub: GuideSource | None
     checker: QueryChecker | None = None
     compositions: Mapping[str, Composition] = field(default_factory=dict)
+    versions: IndexVersions = CURRENT
 
     async def resolve(self, query: Query, options: SearchOptions, request_context: RequestContext) -> RunningQuery:
         """Resolve a query and start its clock.
@@ -130,6 +133,7 @@ class ResolveStage:
             editors=self._editors(),
             catalog=self.catalog,
             present=self.store.collections,
+            versions=self.versions,
             started=started,
             request_context=request_context,
             checker=self.checker,

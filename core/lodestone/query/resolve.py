@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 import time
 import uuid
 from collections.abc import Callable, Collection, Mapping, Sequence
@@ -20,11 +19,12 @@ from lodestone.errors import InvalidRequestError, UnknownNameError
 from lodestone.query.filters import query_filter
 from lodestone.query.parts import Part, editable, parts_of
 from lodestone.query.request_context import NOW, RequestContext
+from lodestone.query.searchable import CURRENT, IndexVersions, nothing_indexed, searchable_captions, searchable_spaces
 from lodestone.query.tree import Compose, Leaf, Query, Text, Where
 from lodestone.query.words.checker import CheckedWords, QueryChecker
 from lodestone.query.words.wishes import wishes_of
 from lodestone.retrieval.fusion import FORMER_NAMES, WEIGHTED_SUM, current_name, find_fusion, former_name_warning
-from lodestone.spaces.names import CAPTIONS, TAGS
+from lodestone.spaces.names import TAGS
 from lodestone.store.base import Filter
 from lodestone.text_encoders.plain import plain_words
 from lodestone.text_encoders.text import normalise_query as normalise_query  # noqa: PLC0414 - imported from here elsewhere
@@ -34,7 +34,6 @@ from lodestone_schemas.api import QueryNote, SearchFilters, SearchOptions, Searc
 _UNCOMPARED: Final = (
     "only files of equal content are shown once: for pictures that look alike, run `lodestone duplicates find` first"
 )
-_REFRESH: Final = "run `lodestone index --resume` to refresh, once for each `--corpus NAME`"
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +47,7 @@ class ResolvedQuery:
         text: Words as they are searched: in their plain form (text_encoders/plain.py), corrected where they were misspelt.
             Empty for a query that is not in words alone.
         spaces: Space -> collection of the version that the query is projected with; those that can be searched now.
-        captions: Collection of captions, if there is one.
+        captions: Collection of captions for a query with words; None where none can be compared with them.
         tags: Collection of tags, if there is one.
         generators: Engines to ask for guides.
         named: Whether the request itself named them.
@@ -156,6 +155,7 @@ def resolve(
     compositions: Mapping[str, Composition] = MappingProxyType({}),
     editors: Collection[str] = (),
     present: Callable[[], Collection[str]] = tuple,
+    versions: IndexVersions = CURRENT,
     started: float | None = None,
     request_context: RequestContext = NOW,
     checker: QueryChecker | None = None,
@@ -178,6 +178,7 @@ def resolve(
         editors: Those of the generators that edit pictures.
         catalog: Knows corpora and roots.
         present: Returns the existing collections; called only where an alias names another version than the loaded one.
+        versions: How the loaded versions differ from what the home is configured for.
         started: When the request arrived (`time.monotonic()`); now, if None.
         request_context: What the caller may see, whether there is room for guides, and the time for the way back.
         checker: Checks spelling and language of words; None to take them as they are.
@@ -213,9 +214,15 @@ def resolve(
         generators, guides = (able, min(guides, len(edited))) if able else ((), 0)
     if guides and request_context.text_only:
         generators, guides, dropped = (), 0, (f"guides: {request_context.text_only}",)
-    spaces, warnings = _searchable(options.spaces, profile, aliases, known_spaces, present)
+    spaces, warnings = searchable_spaces(
+        options.spaces or profile.spaces, aliases, known=known_spaces, former=versions.former, present=present
+    )
     if not spaces and not warnings:
-        warnings = [_nothing_indexed(catalog, request_context.visibility)]
+        warnings = [nothing_indexed(catalog, request_context.visibility)]
+    captions: str | None = None
+    of_captions: list[str] = []
+    if spaces and any(isinstance(leaf, Text) for leaf in leaves):
+        captions, of_captions = searchable_captions(aliases, versions, catalog, present)
     filter_, notes = query_filter(filters, catalog, request_context.visibility, leaves)
     if parts and options.fusion is not None:
         notes = [*notes, f"fusion {options.fusion!r} is left out: composed queries are ranked by {WEIGHTED_SUM}"]
@@ -230,7 +237,7 @@ def resolve(
         leaves=leaves,
         text=text,
         spaces=spaces,
-        captions=aliases.get(CAPTIONS),
+        captions=captions,
         tags=aliases.get(TAGS) if words is None or words.tags else None,
         generators=generators,
         named=asking is not None and asking.generators is not None,
@@ -252,7 +259,7 @@ def resolve(
         outlier_threshold=settings.outlier_threshold,
         adaptive=_chosen(words.adaptive if words else None, settings.adaptive, profile.adaptive),
         budget=asking.budget if asking and asking.budget is not None else settings.budget,
-        warnings=(*checked.warnings, *warnings, *notes),
+        warnings=(*checked.warnings, *warnings, *of_captions, *notes),
         dropped=dropped,
         visibility=request_context.visibility,
         corrected=checked.corrected,
@@ -359,51 +366,6 @@ def _generators(
     guides = request.guides if request.guides is not None else settings.guides
     guides = profile.guides if guides is None else guides
     return (generators, guides) if generators and guides else ((), 0)
-
-
-def _searchable(
-    asked: Sequence[str] | None,
-    profile: Profile,
-    aliases: Mapping[str, str],
-    known: Mapping[str, str],
-    present: Callable[[], Collection[str]],
-) -> tuple[dict[str, str], list[str]]:
-    """Map spaces to collections, always those of the loaded version: a query is compared with what it is projected with.
-
-    While another version is being promoted, the loaded one is searched on in its own collection, until that is dropped. Nothing
-    at all is returned where nothing was ever loaded.
-    """
-    spaces: dict[str, str] = {}
-    warnings = []
-    wanted = list(dict.fromkeys(asked or profile.spaces))
-    if wanted and not aliases.keys() & set(wanted) and set(wanted) <= known.keys():
-        return {}, []
-    for space in wanted:
-        if space not in known:
-            raise UnknownNameError.among("space", space, list(known))
-        live = aliases.get(space)
-        if live is None:
-            warnings.append(f"space {space!r} is left out: nothing is indexed in it; {_REFRESH}")
-        elif live != known[space] and known[space] not in present():
-            warnings.append(
-                f"space {space!r} is left out: its index {live!r} is of another version than {known[space]!r}; {_REFRESH}"
-            )
-        else:
-            spaces[space] = known[space]
-    return spaces, warnings
-
-
-def _nothing_indexed(catalog: CatalogReader, visibility: Visibility) -> str:
-    """Return what to do where no collection exists yet: wait for the first run, or go on with it where it has ended."""
-    corpora = [corpus.name for corpus in catalog.corpora()]
-    names = [name for name in corpora if visibility.corpora is None or name in visibility.corpora]
-    if not names:
-        return "nothing is indexed yet; run `lodestone index PATH`"
-    ids = None if visibility.corpora is None else set(catalog.corpus_ids(names).values())
-    if (run := catalog.indexing_now(corpus_ids=ids)) is not None:
-        return f"{run}: the first pictures can be found as soon as they are loaded; ask again in a moment"
-    of_corpus = f" --corpus {shlex.quote(names[0])}" if len(names) == 1 and names[0] != "default" else ""
-    return f"no index run has finished yet; `lodestone index --resume{of_corpus}` goes on with one that was interrupted"
 
 
 def _depths(first: int, wanted: int) -> tuple[int, ...]:

@@ -12,3 +12,8 @@ LABELS: Final = "labels"  # label matching (ConSE)
 BRIDGE: Final = "bridge"  # picture features and words in one learnt space
 CAPTIONS: Final = "captions"  # vectors of captions; lists of what captions say
 TAGS: Final = "tags"  # sparse vectors of tags; lists of what tags say
+
+
+def captions_collection(version: str) -> str:
+    """Return the collection of the captions' vectors of one version of a text encoder."""
+    return f"{CAPTIONS}-{version}"

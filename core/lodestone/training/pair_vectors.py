@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from lodestone.composed.joint import Rows
 from lodestone.config.compositions import Composition, Role
 from lodestone.errors import ImageError, InvalidRequestError
-from lodestone.spaces.names import CAPTIONS
+from lodestone.spaces.names import CAPTIONS, captions_collection
 from lodestone.training.composed_pairs import ComposedPair
 from lodestone.training.joint_pairs import JointPairs, ObjectVectors, PartVectors
 from lodestone.training.judgements import ids_of_names
@@ -92,9 +92,11 @@ def vectors_of_pairs(
     """
     projections = runtime.serving_projections()
     collections = {name: one.collection for name, one in projections.items() if name in composition.spaces}
-    promoted = runtime.promoted().get(CAPTIONS)
-    if CAPTIONS in composition.spaces and promoted is not None:
-        collections[CAPTIONS] = promoted
+    promoted = runtime.promoted()
+    if CAPTIONS in composition.spaces and CAPTIONS in promoted:
+        captions = captions_collection(runtime.text_encoder.version)
+        if promoted[CAPTIONS] == captions:  # those of another text encoder cannot be compared with the words of the pairs
+            collections[CAPTIONS] = captions
     names = {name for pair in pairs for name in (*pair.targets, pair.reference) if name is not None}
     ids = ids_of_names(names, runtime.catalog)
     row_of, objects = _objects(runtime.store, collections, wanted=set(ids.values()), most=most_objects)

@@ -53,6 +53,11 @@ class CaptionRows(CatalogBase):
                     captions.setdefault(image_id, []).append(CaptionRecord(image_id, source, text))
         return captions
 
+    def has_captions(self) -> bool:
+        """Return whether any picture has a caption."""
+        with self._reading() as connection:
+            return connection.execute(select(tables.captions.c.image_id).limit(1)).first() is not None
+
     def captioned_images(self, corpus_id: str | None = None) -> Iterator[tuple[str, list[str]]]:
         """Yield (image id, distinct texts) of every pending or active picture with a caption, by id, read a page at a time."""
         images, table = tables.images, tables.captions

@@ -22,7 +22,7 @@ from lodestone.indexing.sync.load_groups import CaptionPoints, LoadGroup, Pictur
 from lodestone.indexing.tasks import META_PART, SliceParts
 from lodestone.sources.uris import folders_of
 from lodestone.spaces.base import Projection
-from lodestone.spaces.names import CAPTIONS
+from lodestone.spaces.names import CAPTIONS, captions_collection
 from lodestone.store.base import Filter, MatchAny, PointBatch, VectorStore
 from lodestone.text_encoders.base import TextEncoder
 from lodestone_schemas.collections import CAPTION_FIELDS, PAYLOAD_FIELDS, CollectionSpec, FieldKind
@@ -190,7 +190,7 @@ class CaptionTarget(Target):
             catalog=catalog,
             embeddings=embeddings,
             alias=CAPTIONS,
-            collection=f"{CAPTIONS}-{encoder.version}",
+            collection=captions_collection(encoder.version),
             dim=encoder.dim,
             required=(parts.captions, META_PART),
         )
