@@ -7,6 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from tests.support.cli import run_here
 from tests.support.home import settings_for
 from tests.support.in_process import opened_services
 from tests.support.photos import CAT, COFFEE, ROCKET, photo
@@ -124,6 +125,19 @@ def test_weights_are_not_learnt_from_captions_of_another_encoder(indexed: Callab
             pairs = vectors_of_pairs(runtime, composition, [pair], folder=indexed("embedded"))
             assert pairs.collections.keys() == known
             assert len(pairs.pairs.positives) == 1
+
+
+def test_the_status_says_the_same(indexed: Callable[[str], Path]) -> None:
+    home = indexed("embedded") / "home"
+    asked = _settings(indexed("embedded"), "embedded-multilingual").profile
+    current = run_here("status", "-o", "json", home=home).json
+    assert current["captions"] == {"collection": current["captions"]["collection"], "current": True, "available": True}
+    assert "captions" not in run_here("status", home=home).out
+    other = run_here("status", "--profile", asked, home=home)
+    words = " ".join(other.out.split())
+    for name in ("space bridge", "space labels", "captions"):
+        assert f"{name}: " in words
+    assert words.count("(out of date: run `lodestone index --resume`, once for each corpus)") == 3
 
 
 async def test_a_service_says_so_until_the_collections_are_in_line(indexed: Callable[[str], Path]) -> None:

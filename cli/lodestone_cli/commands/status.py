@@ -55,6 +55,7 @@ def status(
 def _facts(context: CommandContext) -> dict[str, Any]:
     from lodestone.config.home import home_of
     from lodestone.home.space_status import space_status
+    from lodestone.spaces.names import CAPTIONS
 
     settings = context.loaded.settings
     home = home_of(settings)
@@ -72,18 +73,25 @@ def _facts(context: CommandContext) -> dict[str, Any]:
     facts["indexing"] = None if going_on is None else str(going_on)
     spaces = space_status(context.runtime)
     facts["spaces"] = {
-        name: {
-            "collection": aliases.get(name),
-            "current": collection is not None and aliases.get(name) == collection,
-            "available": collection is not None,
-        }
-        for name, collection in spaces.collections.items()
+        name: _collection_facts(aliases.get(name), collection) for name, collection in spaces.collections.items()
     }
+    facts["captions"] = None
+    if context.runtime.catalog.has_captions():
+        facts["captions"] = _collection_facts(aliases.get(CAPTIONS), spaces.captions)
     facts["missing_models"] = [
         {"model": model, "message": error.message, "hint": error.hint} for model, error in spaces.missing.items()
     ]
     facts["runs"] = [run.model_dump(include=_RUN_FIELDS) for run in context.api.runs(limit=_RUNS).runs]
     return facts
+
+
+def _collection_facts(promoted: str | None, in_force: str | None) -> dict[str, Any]:
+    """Return what is known of a collection by those that the alias names and that the profile needs, which may be unknown."""
+    return {
+        "collection": promoted,
+        "current": in_force is not None and promoted == in_force,
+        "available": in_force is not None,
+    }
 
 
 def _aliases(context: CommandContext) -> tuple[dict[str, str], dict[str, Any]]:
@@ -224,9 +232,8 @@ def _print(console: Console, facts: dict[str, Any]) -> None:
         console.print(printable(line), style=style, markup=False)
     if not facts["store"]["ok"]:
         console.print(printable(f"store: {facts['store']['detail']}"), markup=False)
-    waits = bool(facts["unfinished"] or facts["indexing"])
-    for name, space in facts["spaces"].items() if facts["store"]["ok"] else ():
-        console.print(f"space {name}: {space['collection'] or 'not built'}{_state(space, waits=waits)}")
+    for line in _collection_lines(facts) if facts["store"]["ok"] else ():
+        console.print(line)
     for lacking in facts["missing_models"]:
         line = f"model {lacking['model']}: {lacking['message']}; {lacking['hint']}"
         console.print(printable(line), style="yellow", markup=False)
@@ -244,6 +251,16 @@ def _run_remarks(facts: dict[str, Any]) -> Iterator[tuple[str, str]]:
         yield facts["indexing"], "green"
     for run in facts["unfinished"]:
         yield f"the last run of {run['corpus']} {_ENDS[run['state']]}: {run['progress']}; `{run['resume']}` goes on", "yellow"
+
+
+def _collection_lines(facts: dict[str, Any]) -> Iterator[str]:
+    """Yield a line for each space, and one for captions that words cannot be compared with."""
+    waits = bool(facts["unfinished"] or facts["indexing"])
+    shown = {f"space {name}": space for name, space in facts["spaces"].items()}
+    if facts["captions"] is not None and not facts["captions"]["current"]:
+        shown["captions"] = facts["captions"]
+    for name, collection in shown.items():
+        yield f"{name}: {collection['collection'] or 'not built'}{_state(collection, waits=waits)}"
 
 
 def _run_line(run: dict[str, Any]) -> str:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from lodestone.backbones.registry import make_backbone
 from lodestone.errors import ModelUnavailableError
+from lodestone.spaces.names import CAPTIONS, captions_collection
 from lodestone.text_encoders.registry import make_text_encoder
 
 if TYPE_CHECKING:
@@ -20,11 +21,13 @@ class SpaceStatus:
 
     Attributes:
         collections: Space -> collection of the version in force; None where the space's models are missing.
+        captions: Collection of captions in the version in force of the text encoder; None where that is missing.
         missing: Model of the profile that cannot be used on this machine -> the error, whose hint tells how to get the model.
             A space of another package that lacks a model of its own stands here under its own name.
     """
 
     collections: dict[str, str | None]
+    captions: str | None
     missing: dict[str, ModelUnavailableError]
 
 
@@ -37,10 +40,12 @@ def space_status(runtime: Runtime) -> SpaceStatus:
     profile, context = runtime.profile, runtime.models(fetch=False)
     spaces = runtime.projections(fetch=False)
     models: dict[str, _Versioned] = {name: make_backbone(name, context) for name in profile.backbones}
-    models.setdefault(profile.text_encoder, make_text_encoder(profile.text_encoder, context))
+    text_encoder = make_text_encoder(profile.text_encoder, context)
+    models.setdefault(profile.text_encoder, text_encoder)
     unusable = _missing(spaces)
     return SpaceStatus(
         {name: None if name in unusable else projection.collection for name, projection in spaces.items()},
+        None if _missing({CAPTIONS: text_encoder}) else captions_collection(text_encoder.version),
         _missing(models) or unusable,
     )
 
