@@ -10,7 +10,8 @@ const PLAIN = [
   [/^nothing is indexed yet|^no index run has finished/, null], // it says so in place of pictures
   [/so nothing is searched;/, () => "The folders that were searched are hidden at present."],
   [/disabled and left out;/, () => "Some folders are hidden at present."],
-  [/is left out: its index|is left out: nothing is indexed/, () => "A part of the search is not ready. Some pictures may be missing."],
+  [/is left out: its index|is left out: nothing is indexed|^captions are left out:/, () => "A part of the search is not ready. Some pictures may be missing."],
+  [/is searched in its former version/, () => "A part of the search is from before a change of its settings. It can find less until the pictures are indexed again."],
   [/were not checked:/, () => "The spelling was not checked."],
   [/not recorded|no tags/, () => "This search was not kept."],
 ];
