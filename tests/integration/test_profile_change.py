@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -19,6 +20,7 @@ from lodestone.home.runtime import Runtime
 from lodestone.indexing.run.index_run import index_paths
 from lodestone.indexing.run.report import IndexRequest
 from lodestone.query_log.trace import Trace, load_trace
+from lodestone.spaces.bridge_weights import BridgeWeights
 from lodestone.spaces.names import CAPTIONS
 from lodestone.training.composed_pairs import ComposedPair
 from lodestone.training.pair_vectors import vectors_of_pairs
@@ -115,6 +117,25 @@ async def test_pictures_are_compared_without_a_word_of_captions(indexed: Callabl
         assert [note.split(":")[0] for note in answer.warnings] == [
             f"space 'bridge' is searched in its former version '{runtime.promoted()['bridge']}', whose text encoder is 'minilm'"
         ]
+
+
+async def test_a_learnt_bridge_that_waits_for_its_sync_leaves_the_profiles_own_one_without_a_note(tmp_path: Path) -> None:
+    settings = _settings(tmp_path, "embedded")
+    (tmp_path / "photos").mkdir()
+    photo(CAT).save(tmp_path / "photos" / "cat.png")
+    with Runtime.open(settings) as runtime:
+        index_paths(runtime, IndexRequest((tmp_path / "photos",)))
+        shipped = BridgeWeights.shipped()
+        learnt = replace(shipped, ridge_bias=shipped.ridge_bias + 0.02)
+        path = learnt.save(runtime.home.artifacts / "bridge")
+        runtime.catalog.add_artifact("bridge", learnt.version, f"bridge/{path.name}", {})
+        runtime.catalog.activate_artifact("bridge", learnt.version)
+        assert runtime.projections()["bridge"].collection != runtime.promoted()["bridge"]
+        answer, _ = await _asked(runtime, "a cat")
+        assert answer.warnings == []
+        assert answer.confidence is not None
+    with Runtime.open(_settings(tmp_path, LANGUAGES)) as runtime:
+        assert (await _asked(runtime, "a cat"))[0].warnings[0].startswith("space 'bridge' is searched in its former version")
 
 
 def test_weights_are_not_learnt_from_captions_of_another_encoder(indexed: Callable[[str], Path]) -> None:

@@ -41,6 +41,15 @@ def check_bridge(space: Projection, profile: Profile) -> None:
         )
 
 
+def is_of_another_profile(space: Projection, profile: Profile) -> bool:
+    """Return whether a bridge ships for another profile, or reads models that this one lacks; its file is read for it."""
+    if not isinstance(space, BridgeSpace):
+        return False  # other spaces have no versions of other profiles
+    if space.shipped_file not in {None, profile.bridge}:
+        return True
+    return _misfit(space.weights.inputs, profile.backbones, profile.text_encoder) is not None
+
+
 def fits(path: Path, profile: Profile) -> bool:
     """Return whether a bridge learnt in this home fits the profile; of its file only the header is read, once a process.
 

@@ -156,8 +156,8 @@ class LearningResources(HomeResources):
         """Return what a query engine has learnt: trust, tags, the gate's model and the memory. Opens the store.
 
         Args:
-            projections: Space name -> the version that is searched, of spaces that are searched in the version in force: the
-                model of presence was fitted on it.
+            projections: Space name -> the version that is searched, without those of another profile: the model of presence
+                was not fitted on them.
             recording: Whether queries are recorded and leave tags.
         """
         from lodestone.query.learned_stages import LearnedModels

@@ -201,7 +201,7 @@ class Runtime(LearningResources):
         in_force = self.projections()
         if projections is None:
             projections = promoted_versions(self, in_force)
-        former = {} if shadow else former_versions(projections, in_force, text_encoder=self.configured.text_encoder)
+        former = {} if shadow else former_versions(projections, in_force, self.profile)
         compositions = {
             name: replace(composition, weights=self.chosen_weights(composition) or {})
             for name, composition in all_compositions(self.settings.compositions, self.profile).items()

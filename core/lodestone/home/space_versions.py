@@ -10,12 +10,14 @@ from typing import TYPE_CHECKING
 
 from lodestone.config.profiles import PROFILES
 from lodestone.errors import LodestoneError, ModelUnavailableError
+from lodestone.home.bridge_fit import is_of_another_profile
 from lodestone.home.space_definitions import projection_of
 from lodestone.home.space_standby import SwapVersions, has_versions
 from lodestone.query.searchable import FormerVersion
 from lodestone.spaces.names import BRIDGE
 
 if TYPE_CHECKING:
+    from lodestone.config.profiles import Profile
     from lodestone.home.space_resources import SpaceResources
     from lodestone.spaces.base import Projection
 
@@ -49,21 +51,23 @@ def promoted_versions(resources: SpaceResources, in_force: Mapping[str, Projecti
 
 
 def former_versions(
-    searched: Mapping[str, Projection], in_force: Mapping[str, Projection], *, text_encoder: str
+    searched: Mapping[str, Projection], in_force: Mapping[str, Projection], profile: Profile
 ) -> dict[str, FormerVersion]:
-    """Return the spaces that are searched in another version than the one in force.
+    """Return the spaces that are searched in the version of another profile, under which the home was indexed.
+
+    A version of this profile that waits for its successor to be loaded is none of them: it answers as well as before.
 
     Args:
         searched: Space -> version that is searched.
         in_force: Space -> version in force.
-        text_encoder: The profile's.
+        profile: The profile in force.
     """
     return {
         space: FormerVersion(
-            in_force[space].collection, None if projection.text_encoder == text_encoder else projection.text_encoder
+            in_force[space].collection, None if projection.text_encoder == profile.text_encoder else projection.text_encoder
         )
         for space, projection in searched.items()
-        if projection is not in_force[space] and projection.collection != in_force[space].collection
+        if projection is not in_force[space] and is_of_another_profile(projection, profile)
     }
 
 

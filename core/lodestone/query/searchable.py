@@ -17,7 +17,7 @@ _REFRESH: Final = "run `lodestone index --resume` to refresh, once for each `--c
 
 @dataclass(frozen=True, slots=True)
 class FormerVersion:
-    """Version of a space that is searched until the one in force is indexed.
+    """Version of a space that belongs to the profile of the index, and is searched until the one in force is indexed.
 
     Attributes:
         in_force: Collection of the version in force.
@@ -33,7 +33,7 @@ class IndexVersions:
     """How the versions that an engine searches differ from what the home is configured for.
 
     Attributes:
-        former: Space -> the former version that is searched; spaces that are searched in the version in force are left out.
+        former: Space -> the version of a former profile that is searched; other spaces are left out.
         captions: Returns the collection of captions that the profile's text encoder has made or would make; None for whatever
             the alias names. It is called only where there is such an alias, as it reads the versions of models.
     """

@@ -37,6 +37,11 @@ class BridgeSpace(Projection):
         self._context = context
         self._source = weights
 
+    @property
+    def shipped_file(self) -> str | None:
+        """Return the name of the weights' file if they are those that ship for a profile, else None."""
+        return self._context.bridge if self._source is None else None
+
     @cached_property
     def weights(self) -> BridgeWeights:
         """Return the weights, which are read from their file at the first use (tens of milliseconds).

@@ -12,11 +12,13 @@ from typing import Any
 
 import pytest
 from tests.support.home import settings_for
+from tests.support.models import model_context
 
 from lodestone.config.home import home_of
 from lodestone.config.profiles import PROFILES, Profile, find_profile
 from lodestone.data import DEFAULT_BRIDGE
 from lodestone.errors import ConfigurationError, ModelUnavailableError
+from lodestone.home.bridge_fit import is_of_another_profile
 from lodestone.home.runtime import Runtime
 from lodestone.home.space_definitions import SHIPPED, in_force, target_of
 from lodestone.home.space_versions import version_in
@@ -175,3 +177,16 @@ def test_a_damaged_learnt_bridge_is_an_error_and_not_replaced_silently(tmp_path:
     (runtime.home.artifacts / "bridge" / f"bridge-{own.version}.safetensors").write_bytes(b"not a bridge at all")
     with pytest.raises(ConfigurationError, match="damaged"):
         runtime.projections()
+
+
+@pytest.mark.parametrize("shipped", [True, False])
+def test_a_bridge_is_of_another_profile_where_it_ships_for_it_or_reads_models_that_this_one_lacks(shipped: bool) -> None:
+    small, large, languages = (PROFILES[name] for name in ("embedded", "embedded-large", "embedded-multilingual"))
+
+    def foreign(owner: Profile, profile: Profile) -> bool:
+        space = BridgeSpace(replace(model_context(), bridge=owner.bridge), weights=None)
+        return is_of_another_profile(space if shipped else BridgeSpace(model_context(), weights=space.weights), profile)
+
+    assert not any(foreign(profile, profile) for profile in (small, large, languages))
+    assert foreign(large, small) and foreign(languages, small) and foreign(small, languages)
+    assert foreign(small, large) == shipped  # a learnt one is in force under both
