@@ -351,10 +351,14 @@ def short_texts(taught: Collection, encoder: TextEncoder, cache: Path) -> Phrase
     def encode() -> dict[str, np.ndarray]:
         phrases = noun_phrases(taught.words)
         pairs = phrase_pairs(phrases, encoder.encode(in_templates(phrases)), taught.owner)
-        return {} if pairs is None else {"texts": pairs.texts, "phrase": pairs.phrase, "owner": pairs.owner}
+        return (
+            {}
+            if pairs is None
+            else {"texts": pairs.texts, "phrase": pairs.phrase, "owner": pairs.owner, "singular": pairs.singular}
+        )
 
-    stored = cached(cache, f"phrases-{fingerprint(encoder.version, *taught.words)}", encode)
-    return PhrasePairs(stored["texts"], stored["phrase"], stored["owner"]) if stored else None
+    stored = cached(cache, f"phrases-with-singulars-{fingerprint(encoder.version, *taught.words)}", encode)
+    return PhrasePairs(**stored) if stored else None
 
 
 def trained(data: Data, profile: Profile, *, seed: int, cache: Path) -> BridgeWeights:

@@ -18,6 +18,8 @@ from lodestone.errors import ConfigurationError
 
 AGAIN: Final = "train it again: lodestone train bridge"
 _LONGEST_HEADER: Final = 1 << 20  # bytes; a longer one is damage
+_BYTE: Final = 127  # largest number in a signed byte of a symmetric range
+_SCALE_STEPS: Final = 1 << 11  # bits of a scale: those of a number in half precision
 
 Arrays = Mapping[str, NDArray[Any]]
 
@@ -28,11 +30,13 @@ class WeightsFile:
 
     Attributes:
         kind: Name of the kind, in messages, in file names, and inside files.
-        format: Version of the header and the arrays; other versions cannot be read.
+        format: Version of the header and the arrays, which is written.
+        older: Versions that are read too; others are refused.
     """
 
     kind: str
     format: int
+    older: tuple[int, ...] = ()
 
     def save(self, directory: Path, arrays: Arrays, header: Mapping[str, Any], *, version: str) -> Path:
         """Write `<kind>-<version>.safetensors` into `directory` (made if needed), as `save_as` does."""
@@ -108,7 +112,7 @@ class WeightsFile:
             found_format = header["format"]
         except (KeyError, TypeError, ValueError) as error:
             raise self._damaged(source, error) from error
-        if found_format != self.format:
+        if found_format not in (self.format, *self.older):
             raise ConfigurationError(
                 f"{source} has format {found_format}, this version reads {self.format}", hint=f"upgrade lodestone, or {AGAIN}"
             )
@@ -124,6 +128,22 @@ class WeightsFile:
     @property
     def _key(self) -> str:
         return f"lodestone-{self.kind}"
+
+
+def as_bytes(matrix: NDArray[np.float32]) -> tuple[NDArray[np.int8], NDArray[np.float32]]:
+    """Return an (n, columns) matrix as bytes, and the (columns,) scales that make them numbers again.
+
+    A scale has so few bits that numbers which were bytes become the same bytes and the same scale again.
+    """
+    largest = np.abs(matrix).max(axis=0, initial=0.0)
+    mantissa, exponent = np.frexp(largest / np.float32(_BYTE))
+    scale = np.ldexp(np.ceil(mantissa * _SCALE_STEPS) / _SCALE_STEPS, exponent).astype(np.float32)
+    return np.rint(matrix / np.where(scale > 0, scale, 1)).astype(np.int8), scale
+
+
+def from_bytes(rows: NDArray[np.int8], scale: NDArray[np.float32]) -> NDArray[np.float32]:
+    """Return the numbers behind bytes and scales of `as_bytes`: (n, columns) float32."""
+    return rows.astype(np.float32) * scale
 
 
 def digest_of(parameters: Iterable[Any], arrays: Arrays, *, except_for: tuple[str, ...] = ()) -> str:

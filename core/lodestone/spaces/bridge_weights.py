@@ -9,8 +9,10 @@ Some pictures are near to every text (hubs; Radovanovic et al., 2010). A picture
 texts is subtracted from its score, in part (as in CSLS; Conneau et al., 2018). That is still one inner product: pictures have
 the penalty as one more component, texts -1, and a last component makes all pictures' vectors equally long.
 
-Nothing here imports torch. In the file arrays are float16 (the statistics, which span many magnitudes, float16 after scaling);
-arithmetic is float32.
+Of words that it learnt one by one more is known (spaces/learnt_words.py): a text that is such a word is moved towards it.
+
+Nothing here imports torch. In the file the matrices of both maps and of the words are bytes with a scale for each column, and
+other arrays float16 (the statistics, which span many magnitudes, float16 after scaling); arithmetic is float32.
 """
 
 from __future__ import annotations
@@ -26,7 +28,7 @@ from numpy.typing import NDArray
 
 from lodestone.backbones.base import BackboneOutputs
 from lodestone.data import DEFAULT_BRIDGE
-from lodestone.models.weights_file import WeightsFile, digest_of
+from lodestone.models.weights_file import WeightsFile, as_bytes, digest_of, from_bytes
 from lodestone.spaces.base import Vectors
 from lodestone.spaces.bridge_arrays import (
     BACKBONES,
@@ -40,12 +42,15 @@ from lodestone.spaces.bridge_arrays import (
     standardised,
     unit,
 )
+from lodestone.spaces.learnt_words import LearntWords
 from lodestone.spaces.sketches import Sketches, no_sketches, recognised, sketches_of
 
-FILE: Final = WeightsFile("bridge", format=1)
+FILE: Final = WeightsFile("bridge", format=2, older=(1,))
 HUB_NEIGHBOURS: Final = 10  # nearest texts over which a picture's closeness is averaged
 HUB_SHARE: Final = 0.3  # share of the closeness that is subtracted; both were chosen on the validation part (docs/quality.md)
-_SEEN: Final = "seen"  # the one array of bytes; files that were written before it lack it
+_SEEN: Final = "seen"  # sketches; files that were written before them lack them
+_SCALE: Final = ".scale"  # end of the names of scales; files of format 1 have none, all their arrays are float16
+_HALVES: Final = ("rehearsal.",)  # matrices that stay float16, because no matrix product hides their rounding
 # Vectors do not depend on these arrays, which are used by updates only.
 _FOR_UPDATES: Final = ("statistics.", "residual", "rehearsal.picture", "rehearsal.text_spread", "rehearsal.counts", _SEEN)
 
@@ -69,6 +74,7 @@ class BridgeWeights:
         text_encoder: Name of the text encoder whose vectors it reads.
         classifiers: Names of the backbones whose class probabilities it reads.
         seen: (n, 8) sketches of the pictures that it was trained on (spaces/sketches.py); none where the file lacks them.
+        words: Words that it learnt one by one; None where it learnt none.
     """
 
     mean: Array
@@ -90,6 +96,7 @@ class BridgeWeights:
     text_encoder: str = TEXT_ENCODER
     classifiers: tuple[str, ...] = BACKBONES
     seen: Sketches = field(default_factory=no_sketches)
+    words: LearntWords | None = None
 
     @property
     def inputs(self) -> BridgeInputs:
@@ -147,7 +154,8 @@ class BridgeWeights:
     def texts(self, encoded: Array) -> Vectors:
         """Return the vectors of texts from their (n, d) text vectors: (n, dim) float32, L2-normalised."""
         joint = self.join(self.text_parts(encoded))
-        return unit(np.hstack([joint, np.full((len(joint), 1), -1, np.float32), np.zeros((len(joint), 1), np.float32)]))
+        rows = unit(np.hstack([joint, np.full((len(joint), 1), -1, np.float32), np.zeros((len(joint), 1), np.float32)]))
+        return rows if self.words is None else unit(rows + self.words.added_to(encoded))
 
     def has_seen(self, outputs: BackboneOutputs) -> NDArray[np.bool_]:
         """Return which of n pictures it was trained on, or on copies of: (n,) bool."""
@@ -182,8 +190,8 @@ class BridgeWeights:
         """
         return self._version_of(self._arrays())
 
-    def _version_of(self, arrays: Mapping[str, NDArray[Any]]) -> str:
-        parameters = [FILE.format, HUB_NEIGHBOURS, HUB_SHARE, *self._parameters().values()]
+    def _version_of(self, arrays: Mapping[str, NDArray[Any]], written_as: int = FILE.format) -> str:
+        parameters = [written_as, HUB_NEIGHBOURS, HUB_SHARE, *self._parameters().values()]
         return digest_of(parameters, arrays, except_for=_FOR_UPDATES)
 
     def save(self, directory: Path) -> Path:
@@ -218,12 +226,11 @@ class BridgeWeights:
 
     @classmethod
     def _from_arrays(cls, stored: Mapping[str, NDArray[Any]], header: Mapping[str, Any]) -> BridgeWeights:
-        arrays = {name: array.astype(np.float32) for name, array in stored.items() if name != _SEEN}
-
         def group(prefix: str) -> dict[str, Array]:
             return {n.removeprefix(prefix): a for n, a in arrays.items() if n.startswith(prefix)}
 
         try:
+            arrays = _numbers(stored)
             weight = float(header["statistics_weight"])
             sums = group("statistics.")
             reads = inputs_of(header)
@@ -243,11 +250,10 @@ class BridgeWeights:
                 query_weights=header["query_weights"],
                 provenance=header["provenance"],
                 seen=stored[_SEEN].astype(np.uint8) if _SEEN in stored else no_sketches(),
+                words=LearntWords(**group("words.")) if "words.texts" in arrays else None,
             )
             # The arrays are hashed as they were read, instead of being converted back for it.
-            weights.__dict__["version"] = weights._version_of(
-                {n: np.asarray(a, np.float16) for n, a in stored.items() if n != _SEEN}
-            )
+            weights.__dict__["version"] = weights._version_of(stored, header["format"])
             return weights
         except (KeyError, TypeError, ValueError) as error:  # the arrays of another layout under the same format number
             raise FILE.other_arrays(error) from error
@@ -280,7 +286,7 @@ class BridgeWeights:
         return parameters
 
     def _arrays(self) -> dict[str, NDArray[Any]]:
-        """Return all arrays of the file, sketches as bytes and the others in half precision.
+        """Return all arrays of the file: sketches and matrices as bytes, the others in half precision.
 
         Sums become means, which fit its range.
         """
@@ -289,13 +295,37 @@ class BridgeWeights:
             for i, tower in enumerate(towers):
                 flat |= {f"{prefix}.{i}.{name}": getattr(tower, name) for name in Tower.__slots__}
         flat |= {f"rehearsal.{name}": getattr(self.rehearsal, name) for name in Rehearsal.__slots__}
+        if self.words is not None:
+            flat |= {f"words.{name}": getattr(self.words, name) for name in LearntWords.__slots__}
         weight = max(self.statistics.weight, 1.0)
         flat["statistics.gram"] = (self.statistics.gram / (weight * self._gram_scale))[
             np.triu_indices(len(self.statistics.gram))
         ]
-        flat["statistics.cross"] = self.statistics.cross / weight
-        halves: dict[str, NDArray[Any]] = {name: np.ascontiguousarray(array, np.float16) for name, array in flat.items()}
-        return halves | ({_SEEN: self.seen} if len(self.seen) else {})
+        stored: dict[str, NDArray[Any]] = {_SEEN: self.seen} if len(self.seen) else {}
+        for name, array in flat.items():
+            if array.ndim == 2 and not name.startswith(_HALVES):
+                stored[name], stored[name + _SCALE] = as_bytes(array)
+            else:
+                stored[name] = np.ascontiguousarray(array, np.float16)
+        return stored | {"statistics.cross": np.ascontiguousarray(self.statistics.cross / weight, np.float16)}
+
+
+def as_stored(matrix: Array) -> Array:
+    """Return a matrix rounded as a file rounds it, so that what is trained on it sees the numbers that will be read."""
+    return from_bytes(*as_bytes(matrix))
+
+
+def _numbers(stored: Mapping[str, NDArray[Any]]) -> dict[str, Array]:
+    """Return the arrays of a file but the sketches, as float32.
+
+    Raises:
+        KeyError: a matrix of bytes has no scale.
+    """
+    return {
+        name: from_bytes(array, stored[name + _SCALE]) if array.dtype == np.int8 else array.astype(np.float32)
+        for name, array in stored.items()
+        if name != _SEEN and not name.endswith(_SCALE)
+    }
 
 
 def inputs_of(header: Mapping[str, Any]) -> BridgeInputs:

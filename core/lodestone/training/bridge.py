@@ -1,10 +1,10 @@
 """Training of a bridge on captions, from nothing or as an update of an existing one.
 
-From nothing: principal components of the pictures' outputs, a ridge regression onto text vectors, two towers, and the averages
-that make later updates possible. As an update: the components stay; the ridge is solved again from the old sums and the new
-pairs, exactly as if all pairs were present; the towers learn the new pairs under a constraint to keep what they knew
-(training/towers.py). An update is the better choice unless there are thousands of captions; the defaults were measured
-(docs/quality.md).
+From nothing: principal components of the pictures' outputs, a ridge regression onto text vectors, two towers, the averages
+that make later updates possible, and single words (training/words.py). As an update: the components and the words stay; the
+ridge is solved again from the old sums and the new pairs, exactly as if all pairs were present; the towers learn the new pairs
+under a constraint to keep what they knew (training/towers.py). An update is the better choice unless there are thousands of
+captions; the defaults were measured (docs/quality.md).
 """
 
 from __future__ import annotations
@@ -19,13 +19,14 @@ from numpy.typing import NDArray
 from lodestone.backbones.base import BackboneOutputs
 from lodestone.errors import InvalidRequestError
 from lodestone.spaces.bridge_arrays import Array, BridgeInputs, Statistics, Tower, picture_columns, standardised
-from lodestone.spaces.bridge_weights import BridgeWeights
+from lodestone.spaces.bridge_weights import BridgeWeights, as_stored
 from lodestone.spaces.sketches import sketches_of
 from lodestone.training.classes import ClassPairs
 from lodestone.training.extend import extend_components, principal
 from lodestone.training.phrases import PhrasePairs
 from lodestone.training.rehearsal import group_pairs, merge
 from lodestone.training.towers import Pairs, Stepped, TowerSettings, nothing, train_towers, update_towers
+from lodestone.training.words import learn_words
 
 MINIMUM_FROM_NOTHING: Final = 50  # pictures; below, principal components and towers are noise
 _HIDDEN_WITH_TRANSFORMER: Final = 1536  # width of the towers' hidden layers where a vision transformer is read
@@ -212,7 +213,7 @@ def _from_nothing(
     mean, spread = columns.mean(0), columns.std(0) + np.float32(_FLOOR)
     mean, spread = _half(mean), _half(spread)
     scaled = standardised(columns, mean, spread)
-    basis = _half(principal(scaled, min(settings.components, len(scaled) - 1)))
+    basis = as_stored(principal(scaled, min(settings.components, len(scaled) - 1)))
     pictures = scaled @ basis
     targets = _with_phrases(_mean_texts(texts, owner, outputs.rows), phrases)
     centre = _half(targets.mean(0))
@@ -262,7 +263,7 @@ def _from_nothing(
         classifiers=inputs.classifiers,
         seen=sketches_of(pictures),
     )
-    return weights, loss
+    return (weights if phrases is None else replace(weights, words=learn_words(weights, pictures, phrases))), loss
 
 
 def _update(

@@ -15,7 +15,7 @@ import numpy as np
 
 from lodestone.backbones.base import BackboneOutputs
 from lodestone.spaces.bridge_arrays import Array, Rehearsal, Statistics, Tower, picture_columns, standardised
-from lodestone.spaces.bridge_weights import BridgeWeights
+from lodestone.spaces.bridge_weights import BridgeWeights, as_stored
 
 MOST_COMPONENTS: Final = 1024  # limit over any number of updates
 FEWEST_PICTURES: Final = 60  # with fewer pictures a residual's direction is chance
@@ -49,7 +49,7 @@ def extend_components(base: BridgeWeights, outputs: BackboneOutputs, *, most: in
         return base
     scaled = standardised(picture_columns(outputs, base.inputs), base.mean, base.spread)
     residuals = (scaled - (scaled @ base.basis) @ base.basis.T).astype(np.float32, copy=False)
-    added = principal(residuals, count).astype(np.float16).astype(np.float32)
+    added = as_stored(principal(residuals, count))
     variance = (added**2).T @ base.residual
     old = base.rehearsal
     return replace(

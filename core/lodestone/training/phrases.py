@@ -45,11 +45,13 @@ class Phrases:
         texts: p phrases, each once, in alphabetical order.
         phrase: (r,) index of a phrase.
         caption: (r,) index of the caption that it stands in.
+        singular: (p,) index of a phrase's singular; its own where it is one, or where the captions have none.
     """
 
     texts: list[str]
     phrase: NDArray[np.intp]
     caption: NDArray[np.intp]
+    singular: NDArray[np.intp]
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,18 +62,21 @@ class PhrasePairs:
         texts: (templates, p, d) vectors of each phrase in every template.
         phrase: (r,) index of a phrase.
         owner: (r,) row of a picture; each pair stands once, and there is one.
+        singular: (p,) index of a phrase's singular; its own where it is one, or where the captions have none.
     """
 
     texts: Array
     phrase: NDArray[np.intp]
     owner: NDArray[np.intp]
+    singular: NDArray[np.intp]
 
     def of(self, rows: NDArray[np.intp]) -> PhrasePairs | None:
         """Return the pairs of some pictures, whose rows are counted anew; None where these have none. `rows` are ascending."""
         kept = np.isin(self.owner, rows)
         if not kept.any():
             return None
-        return PhrasePairs(self.texts, self.phrase[kept], np.searchsorted(rows, self.owner[kept]).astype(np.intp))
+        owner = np.searchsorted(rows, self.owner[kept]).astype(np.intp)
+        return PhrasePairs(self.texts, self.phrase[kept], owner, self.singular)
 
 
 def english_words(caption: str) -> list[str]:
@@ -97,6 +102,10 @@ def noun_phrases(captions: Sequence[str]) -> Phrases:
         texts,
         np.array([place[phrase] for phrase, _ in found], np.intp),
         np.array([number for _, number in found], np.intp),
+        np.array(
+            [next((place[one] for one in _singulars(phrase) if one in place), number) for phrase, number in place.items()],
+            np.intp,
+        ),
     )
 
 
@@ -117,7 +126,12 @@ def phrase_pairs(phrases: Phrases, vectors: Array, owner: NDArray[np.intp]) -> P
         return None
     texts = vectors.reshape(len(TEMPLATES), len(phrases.texts), -1)
     pairs = np.unique(np.stack([owner[phrases.caption], phrases.phrase], axis=1), axis=0)
-    return PhrasePairs(texts, pairs[:, 1].copy(), pairs[:, 0].copy())
+    return PhrasePairs(texts, pairs[:, 1].copy(), pairs[:, 0].copy(), phrases.singular)
+
+
+def _singulars(phrase: str) -> Iterator[str]:
+    """Yield what the phrase may be the plural of, the longest first."""
+    yield from (phrase.removesuffix(ending) for ending in ("s", "es") if phrase.endswith(ending))
 
 
 def _nouns(captions: Sequence[str]) -> set[str]:

@@ -71,7 +71,7 @@ def phrases_of(pairs):
     """One phrase a picture, in one template: its first caption in other words, which are the same numbers in another order."""
     _, texts, owner = pairs
     vectors = np.roll(texts[np.unique(owner, return_index=True)[1]], 7, axis=1)
-    return PhrasePairs(np.stack([vectors, vectors]), np.arange(len(vectors)), np.arange(len(vectors)))
+    return PhrasePairs(np.stack([vectors, vectors]), *(np.arange(len(vectors)),) * 3)
 
 
 @pytest.mark.parametrize(("updated", "ridge_share"), [(False, 0.5), (True, 0.5), (False, 0.0)])
@@ -100,7 +100,7 @@ def test_phrases_of_pictures_without_a_caption_are_left_out_and_the_others_keep_
 def test_phrases_of_none_of_the_pictures_teach_nothing():
     outputs, texts, owner = make_pairs(80)
     phrases = phrases_of((outputs, texts, owner))
-    others = PhrasePairs(phrases.texts, phrases.phrase[:5], np.arange(75, 80))
+    others = PhrasePairs(phrases.texts, phrases.phrase[:5], np.arange(75, 80), phrases.singular)
     used = owner < 75
     for base in (None, train_bridge(outputs, texts, owner, settings=WIDE)[0]):
         weights, _ = train_bridge(outputs, texts[used], owner[used], base=base, phrases=others, settings=WIDE)
@@ -111,7 +111,7 @@ def test_phrases_of_none_of_the_pictures_teach_nothing():
 def test_the_ridge_aims_at_captions_and_in_part_at_phrases_without_what_all_phrases_share():
     captions = np.array([[1.0, 0.0], [0.0, 1.0], [0.0, 0.0]], np.float32)
     vectors = np.array([[5.0, 3.0], [5.0, 1.0]], np.float32)
-    pairs = PhrasePairs(vectors[None], np.array([0, 1, 1]), np.array([0, 0, 1]))  # the last picture has none
+    pairs = PhrasePairs(vectors[None], np.array([0, 1, 1]), np.array([0, 0, 1]), np.arange(2))  # the last picture has none
     moved = _with_phrases(captions, pairs)
     short = np.array([[5.0, 2.0], [5.0, 1.0]]) - [5.0, 1.5] + captions[:2].mean(0)
     np.testing.assert_allclose(moved[:2], 0.7 * captions[:2] + 0.3 * short, atol=1e-6)
@@ -219,7 +219,7 @@ def test_bridge_from_nothing_reads_what_it_is_told_to_and_its_file_says_so(tmp_p
     again = BridgeWeights.load(weights.save(tmp_path))
     assert (again.version, again.inputs) == (report.version, WITH_LOOK)
     assert again.inputs.required[2:] == (LOOK, *(OutputKey(name, "probabilities") for name in BACKBONES))
-    np.testing.assert_allclose(again.pictures(unseen[0]), weights.pictures(unseen[0]), atol=5e-3)  # stored in half precision
+    assert (again.pictures(unseen[0]) * weights.pictures(unseen[0])).sum(axis=1).min() > 0.999  # stored as bytes
     updated, _ = train_bridge(*pairs_with_look(80, seed=2), base=weights, settings=SMALL)
     assert updated.inputs == WITH_LOOK
     _, measured = fit_bridge(*pairs, settings=SMALL, inputs=WITH_LOOK)

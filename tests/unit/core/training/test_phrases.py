@@ -52,6 +52,14 @@ def test_captions_of_another_language_and_none_yield_nothing() -> None:
     assert phrase_pairs(nothing, np.zeros((0, 4), np.float32), np.zeros(0, np.intp)) is None
 
 
+def test_a_phrase_knows_its_singular_where_the_captions_have_it() -> None:
+    phrases = noun_phrases(
+        [*CAPTIONS, "two buses beside a bus", "the bus", "a box", "the box", "the boxes", "a glass", "a glass"]
+    )
+    singular = {text: phrases.texts[one] for text, one in zip(phrases.texts, phrases.singular, strict=True)}
+    assert {text: one for text, one in singular.items() if text != one} == {"horses": "horse", "buses": "bus", "boxes": "box"}
+
+
 def test_each_phrase_stands_once_in_each_template_and_belongs_once_to_a_picture() -> None:
     phrases = noun_phrases(CAPTIONS)
     texts = phrases.texts
@@ -74,7 +82,7 @@ def test_each_phrase_stands_once_in_each_template_and_belongs_once_to_a_picture(
 
 def test_pictures_are_shown_with_a_phrase_in_its_share_and_those_without_one_never() -> None:
     phrases = PhrasePairs(
-        np.stack([np.full((1, 2), 5.0), np.full((1, 2), 7.0)]).astype(np.float32), np.array([0]), np.array([1])
+        np.stack([np.full((1, 2), 5.0), np.full((1, 2), 7.0)]).astype(np.float32), np.array([0]), np.array([1]), np.array([0])
     )
     pairs = Pairs(np.zeros((3, 1), np.float32), np.ones((3, 2), np.float32), np.arange(3), phrases, 0.4)
     drawn = pairs.sampler()(np.random.default_rng(0), np.repeat(np.arange(3), 4_000))[1][:, 0].reshape(3, -1)
