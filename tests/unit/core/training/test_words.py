@@ -88,6 +88,15 @@ def test_word_and_text_count_the_same(bridge: BridgeWeights) -> None:
     assert (pictures @ bridge.words.vectors).std() == pytest.approx(spread, rel=1e-3)
 
 
+def test_a_word_is_the_ridge_of_its_pictures_with_penalty_one(bridge: BridgeWeights) -> None:
+    assert bridge.words is not None
+    pictures = bridge.pictures(outputs_with_thing()).astype(np.float64)
+    pictures -= pictures.mean(axis=0)
+    has = shown() - shown().mean()
+    expected = np.linalg.solve(pictures.T @ pictures + np.eye(bridge.dim), pictures.T @ has)
+    assert np.corrcoef(bridge.words.vectors[:, 0], expected)[0, 1] > 0.9999
+
+
 def test_the_words_of_the_bridge_itself_do_not_count(bridge: BridgeWeights) -> None:
     components = bridge.components(outputs_with_thing())
     again = learn_words(bridge, components, phrases())
