@@ -5,6 +5,7 @@ The same small pictures are indexed in a hundred homes, and embedding them takes
 
 from __future__ import annotations
 
+import sysconfig
 from collections.abc import Iterator
 from functools import cache, lru_cache
 from pathlib import Path
@@ -16,6 +17,7 @@ from blake3 import blake3
 from tests.support.models import MODELS
 
 _SESSIONS = 8  # of these, the largest takes 90 MB
+_INSTALLED = Path(sysconfig.get_path("purelib"))  # where the packages have the weights
 
 
 class EmbeddingMemory:
@@ -74,7 +76,7 @@ def shared_models() -> Iterator[EmbeddingMemory]:
         return read(path)
 
     def hash_file(path: Path) -> str:
-        if not path.is_relative_to(MODELS):
+        if not path.is_relative_to(MODELS) and not path.is_relative_to(_INSTALLED):
             return read(path)
         found = path.stat()
         return read_once(path, (found.st_ino, found.st_mtime_ns, found.st_size))
