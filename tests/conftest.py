@@ -14,6 +14,7 @@ from tests.support.built_commands import built_commands
 from tests.support.collecting import has_no_test_with, import_share, look_for_garbage_once, wanted_mark
 from tests.support.fresh_catalogs import copied_catalogs, real_migrations
 from tests.support.grouping import GroupScheduling, make_scheduler, ray_first
+from tests.support.home_copies import indexed_homes
 from tests.support.postgres_server import postgres_binaries, postgres_catalog, postgres_server, postgres_url
 from tests.support.qdrant_server import qdrant_binary, qdrant_server
 from tests.support.ray_cluster import ray_cluster
@@ -26,6 +27,7 @@ __all__ = [
     "built_adapters",
     "built_commands",
     "copied_catalogs",
+    "indexed_homes",
     "module_folders",
     "postgres_binaries",
     "postgres_catalog",

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import os
 import shutil
+from collections.abc import Callable
+from contextlib import ExitStack
 from pathlib import Path
 
 import numpy as np
 import pytest
 from tests.support.home import image_ids, open_runtime, vectors_of
+from tests.support.home_copies import IndexedHomes
 from tests.support.pictures import (
     write_bad_files,
     write_every_format,
@@ -30,6 +33,14 @@ from lodestone.indexing.sync.collections import sync
 
 @pytest.fixture
 def runtime(tmp_path: Path):
+    with open_runtime(tmp_path) as opened:
+        yield opened
+
+
+@pytest.fixture
+def indexed(indexed_homes: IndexedHomes, tmp_path: Path):
+    """A runtime of a home in which the ten pictures of `photos` are indexed."""
+    indexed_homes.put_photos(tmp_path, 10)
     with open_runtime(tmp_path) as opened:
         yield opened
 
@@ -79,71 +90,66 @@ def test_progress_counts_pictures_and_not_slices_and_captions_by_their_name(tmp_
         assert [event.detail for event in events if event.stage is RunStage.EMBED][-1] == CAPTIONS_ALONE
 
 
-def test_a_second_run_embeds_nothing(runtime: Runtime, tmp_path: Path) -> None:
-    write_photos(tmp_path / "photos", 10)
-    index(runtime, tmp_path / "photos")
-    before = vectors_of(runtime, "bridge")
-    again = index(runtime, tmp_path / "photos")
+def test_a_second_run_embeds_nothing(indexed: Runtime, tmp_path: Path) -> None:
+    before = vectors_of(indexed, "bridge")
+    again = index(indexed, tmp_path / "photos")
     assert again.counts["unchanged"] == 10
     assert again.counts.get("embedded", 0) == 0
     assert again.executor == "none"
-    assert all(np.array_equal(vector, before[key]) for key, vector in vectors_of(runtime, "bridge").items())
+    assert all(np.array_equal(vector, before[key]) for key, vector in vectors_of(indexed, "bridge").items())
 
 
-def test_only_new_and_changed_pictures_are_embedded(runtime: Runtime, tmp_path: Path) -> None:
+def test_only_new_and_changed_pictures_are_embedded(indexed: Runtime, tmp_path: Path) -> None:
     photos = tmp_path / "photos"
-    paths = write_photos(photos, 10)
-    index(runtime, photos)
-    ids, before = image_ids(runtime), vectors_of(runtime, "bridge")
+    paths = sorted(photos.iterdir())
+    ids, before = image_ids(indexed), vectors_of(indexed, "bridge")
     write_photo(paths[3], seed=1003)
     write_photo(photos / "more" / "extra.jpg", seed=1004)
     os.utime(paths[5], ns=(1, 1))  # touched: same content
-    report = index(runtime, photos)
+    report = index(indexed, photos)
     counts = report.counts
     assert (counts["new"], counts["changed"], counts["touched"], counts["embedded"]) == (1, 1, 1, 2)
-    after = image_ids(runtime)
+    after = image_ids(indexed)
     assert {uri: after[uri] for uri in ids} == ids
-    vectors = vectors_of(runtime, "bridge")
+    vectors = vectors_of(indexed, "bridge")
     changed = [image_id for image_id in before if not np.allclose(vectors[image_id], before[image_id])]
     assert changed == [ids["photos/000003.jpg"]]
 
 
-def test_a_moved_picture_keeps_its_id_and_is_not_embedded_again(runtime: Runtime, tmp_path: Path) -> None:
+def test_a_moved_picture_keeps_its_id_and_is_not_embedded_again(indexed: Runtime, tmp_path: Path) -> None:
     photos = tmp_path / "photos"
-    paths = write_photos(photos, 6)
-    index(runtime, photos)
-    ids = image_ids(runtime)
+    paths = sorted(photos.iterdir())
+    ids = image_ids(indexed)
     (photos / "album").mkdir()
     paths[0].rename(photos / "album" / "renamed.jpg")
-    report = index(runtime, photos)
+    report = index(indexed, photos)
     assert report.counts["moved"] == 1
     assert report.counts.get("embedded", 0) == 0
     write_photo(paths[0], seed=77)  # another picture takes the old name
-    report = index(runtime, photos)
+    report = index(indexed, photos)
     assert report.counts["embedded"] == report.counts["new"] == 1
-    after = image_ids(runtime)
+    after = image_ids(indexed)
     assert after["photos/album/renamed.jpg"] == ids["photos/000000.jpg"]
     assert after["photos/000000.jpg"] not in ids.values()
-    points = runtime.store.retrieve(runtime.store.aliases()["bridge"], [ids["photos/000000.jpg"]])
+    points = indexed.store.retrieve(indexed.store.aliases()["bridge"], [ids["photos/000000.jpg"]])
     assert list(points.payloads[0]["folders"]) == ["", "album"]
 
 
-def test_vanished_pictures_leave_the_store_and_come_back_without_embedding(runtime: Runtime, tmp_path: Path) -> None:
+def test_vanished_pictures_leave_the_store_and_come_back_without_embedding(indexed: Runtime, tmp_path: Path) -> None:
     photos = tmp_path / "photos"
-    paths = write_photos(photos, 6)
-    index(runtime, photos)
-    content, gone = paths[2].read_bytes(), image_ids(runtime)["photos/000002.jpg"]
+    paths = sorted(photos.iterdir())
+    content, gone = paths[2].read_bytes(), image_ids(indexed)["photos/000002.jpg"]
     paths[2].unlink()
-    report = index(runtime, photos)
+    report = index(indexed, photos)
     assert report.counts["gone"] == 1
-    assert report.images == 5
-    assert gone not in vectors_of(runtime, "bridge")
-    assert gone not in vectors_of(runtime, "labels")
+    assert report.images == 9
+    assert gone not in vectors_of(indexed, "bridge")
+    assert gone not in vectors_of(indexed, "labels")
     paths[2].write_bytes(content)
-    report = index(runtime, photos)
+    report = index(indexed, photos)
     assert report.counts["back"] == 1
     assert report.counts.get("embedded", 0) == 0
-    assert gone in vectors_of(runtime, "bridge")
+    assert gone in vectors_of(indexed, "bridge")
 
 
 def test_what_lies_outside_the_given_path_is_left_alone(runtime: Runtime, tmp_path: Path) -> None:
@@ -207,14 +213,13 @@ def test_a_failure_is_forgotten_once_its_file_is_mended(runtime: Runtime, tmp_pa
     assert runtime.catalog.count_failures(corpus_id=corpus_id) == 0
 
 
-def test_a_picture_that_breaks_leaves_the_store(runtime: Runtime, tmp_path: Path) -> None:
-    paths = write_photos(tmp_path / "photos", 3)
-    index(runtime, tmp_path / "photos")
-    broken = image_ids(runtime)["photos/000000.jpg"]
+def test_a_picture_that_breaks_leaves_the_store(indexed: Runtime, tmp_path: Path) -> None:
+    paths = sorted((tmp_path / "photos").iterdir())
+    broken = image_ids(indexed)["photos/000000.jpg"]
     paths[0].write_bytes(paths[0].read_bytes()[:300])
-    report = index(runtime, tmp_path / "photos")
-    assert report.images == 2
-    assert broken not in vectors_of(runtime, "bridge")
+    report = index(indexed, tmp_path / "photos")
+    assert report.images == 9
+    assert broken not in vectors_of(indexed, "bridge")
 
 
 def test_missing_and_empty_folders_do_not_cost_the_others(runtime: Runtime, tmp_path: Path) -> None:
@@ -229,15 +234,13 @@ def test_missing_and_empty_folders_do_not_cost_the_others(runtime: Runtime, tmp_
     assert {problem.code for problem in report.problems} == {"not_found", "invalid_request"}
 
 
-def test_an_emptied_folder_costs_nothing(runtime: Runtime, tmp_path: Path) -> None:
+def test_an_emptied_folder_costs_nothing(indexed: Runtime, tmp_path: Path) -> None:
     """A disk that is not mounted today looks like this."""
-    write_photos(tmp_path / "photos", 3)
-    index(runtime, tmp_path / "photos")
     shutil.rmtree(tmp_path / "photos")
     (tmp_path / "photos").mkdir()
     with pytest.raises(InvalidRequestError, match="nothing to index"):
-        index(runtime, tmp_path / "photos")
-    assert len(vectors_of(runtime, "bridge")) == 3
+        index(indexed, tmp_path / "photos")
+    assert len(vectors_of(indexed, "bridge")) == 10
 
 
 def test_names_in_any_script_and_symlink_loops(runtime: Runtime, tmp_path: Path) -> None:
@@ -366,12 +369,10 @@ def test_an_interrupted_run_is_recorded_and_continued(
     assert report.adopted == 4
 
 
-def test_a_lost_store_is_rebuilt_without_models(runtime: Runtime, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    write_photos(tmp_path / "photos", 10)
-    index(runtime, tmp_path / "photos")
-    before = vectors_of(runtime, "bridge")
-    runtime.close()
-    shutil.rmtree(runtime.home.store)
+def test_a_lost_store_is_rebuilt_without_models(indexed: Runtime, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    before = vectors_of(indexed, "bridge")
+    indexed.close()
+    shutil.rmtree(indexed.home.store)
     shutil.rmtree(tmp_path / "photos")  # no picture can be read either
     with open_runtime(tmp_path) as again:
         report = sync(again)
@@ -381,28 +382,24 @@ def test_a_lost_store_is_rebuilt_without_models(runtime: Runtime, tmp_path: Path
     assert all(np.allclose(after[key], before[key], atol=1e-6) for key in before)
 
 
-def test_a_store_that_differs_is_repaired(runtime: Runtime, tmp_path: Path) -> None:
-    write_photos(tmp_path / "photos", 10)
-    index(runtime, tmp_path / "photos")
-    collection = runtime.store.aliases()["bridge"]
-    runtime.store.delete(collection, list(image_ids(runtime).values())[:4])
-    sync(runtime)
-    assert len(vectors_of(runtime, "bridge")) == 10
+def test_a_store_that_differs_is_repaired(indexed: Runtime, tmp_path: Path) -> None:
+    collection = indexed.store.aliases()["bridge"]
+    indexed.store.delete(collection, list(image_ids(indexed).values())[:4])
+    sync(indexed)
+    assert len(vectors_of(indexed, "bridge")) == 10
 
 
-def test_a_damaged_file_is_named_and_made_again(runtime: Runtime, tmp_path: Path) -> None:
+def test_a_damaged_file_is_named_and_made_again(indexed: Runtime, tmp_path: Path) -> None:
     from lodestone.errors import EmbeddingsDamagedError
 
-    write_photos(tmp_path / "photos", 10)
-    index(runtime, tmp_path / "photos")
-    runtime.catalog.forget_loads(runtime.store.aliases()["bridge"])
-    victim = next(runtime.home.embeddings.rglob("*.efficientnet-lite0-*.parquet"))
+    indexed.catalog.forget_loads(indexed.store.aliases()["bridge"])
+    victim = next(indexed.home.embeddings.rglob("*.efficientnet-lite0-*.parquet"))
     victim.write_bytes(victim.read_bytes()[:-100])
     with pytest.raises(EmbeddingsDamagedError, match=victim.name):
-        sync(runtime)
-    report = index(runtime, tmp_path / "photos")
+        sync(indexed)
+    report = index(indexed, tmp_path / "photos")
     assert 0 < report.counts["embedded"] <= 8
-    assert len(vectors_of(runtime, "bridge")) == 10
+    assert len(vectors_of(indexed, "bridge")) == 10
 
 
 def test_a_second_index_of_the_same_corpus_is_told_to_wait(runtime: Runtime, tmp_path: Path) -> None:
@@ -426,23 +423,21 @@ def test_while_another_process_owns_the_store_embedding_is_kept(runtime: Runtime
 
 
 def test_a_new_projection_is_loaded_from_stored_outputs(
-    runtime: Runtime, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    indexed: Runtime, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from lodestone.spaces.labels import LabelSpace
 
-    write_photos(tmp_path / "photos", 10)
-    index(runtime, tmp_path / "photos")
-    old = runtime.store.aliases()["labels"]
+    old = indexed.store.aliases()["labels"]
     shutil.rmtree(tmp_path / "photos")
-    retrained = {**runtime.projections(), "labels": LabelSpace(runtime.models(), top=5)}
-    monkeypatch.setattr(runtime, "projections", lambda: retrained)
-    report = sync(runtime)
-    new = runtime.store.aliases()["labels"]
+    retrained = {**indexed.projections(), "labels": LabelSpace(indexed.models(), top=5)}
+    monkeypatch.setattr(indexed, "projections", lambda: retrained)
+    report = sync(indexed)
+    new = indexed.store.aliases()["labels"]
     assert new != old
-    assert runtime.store.count(new) == 10
-    assert old in runtime.store.collections()  # for queries that began before
+    assert indexed.store.count(new) == 10
+    assert old in indexed.store.collections()  # for queries that began before
     assert old not in report.dropped
-    assert sync(runtime).dropped == (old,)
+    assert sync(indexed).dropped == (old,)
 
 
 def test_removing_a_corpus_removes_it_everywhere_and_nothing_else(runtime: Runtime, tmp_path: Path) -> None:
@@ -477,6 +472,8 @@ def test_a_large_collection_gets_a_graph(tmp_path: Path) -> None:
 
 # Roots inside roots
 
+Families = Callable[..., Runtime]
+
 
 def family_of(folder: Path) -> Path:
     """Four pictures: two in the folder, two in its folder `album`."""
@@ -484,6 +481,24 @@ def family_of(folder: Path) -> Path:
     for number in (2, 3):
         write_photo(folder / "album" / f"{number}.jpg", seed=number)
     return folder
+
+
+@pytest.fixture
+def indexed_family(indexed_homes: IndexedHomes, tmp_path: Path):
+    """Open a home in which folders of `family_of(tmp_path / "photos")` are indexed one after the other."""
+    with ExitStack() as opened:
+
+        def open_with(*folders: str) -> Runtime:
+            def make(place: Path) -> None:
+                family_of(place / "photos")
+                with open_runtime(place) as runtime:
+                    for folder in folders:
+                        index(runtime, place / folder)
+
+            indexed_homes.put(tmp_path, f"family: {', '.join(folders)}", make)
+            return opened.enter_context(open_runtime(tmp_path))
+
+        yield open_with
 
 
 def test_a_folder_around_a_root_leaves_that_root_its_pictures(runtime: Runtime, tmp_path: Path) -> None:
@@ -500,9 +515,8 @@ def test_a_folder_around_a_root_leaves_that_root_its_pictures(runtime: Runtime, 
     assert vectors_of(runtime, "bridge").keys() == set(after.values())
 
 
-def test_a_folder_inside_a_root_is_a_part_of_it(runtime: Runtime, tmp_path: Path) -> None:
-    photos = family_of(tmp_path / "photos")
-    index(runtime, photos)
+def test_a_folder_inside_a_root_is_a_part_of_it(indexed_family: Families, tmp_path: Path) -> None:
+    photos, runtime = tmp_path / "photos", indexed_family("photos")
     ids = image_ids(runtime)
     write_photo(photos / "album" / "new.jpg", seed=9)
     report = index(runtime, photos / "album")
@@ -510,10 +524,8 @@ def test_a_folder_inside_a_root_is_a_part_of_it(runtime: Runtime, tmp_path: Path
     assert image_ids(runtime) == {**ids, "photos/album/new.jpg": image_ids(runtime)["photos/album/new.jpg"]}
 
 
-def test_what_moves_between_a_root_and_one_inside_it_keeps_its_id(runtime: Runtime, tmp_path: Path) -> None:
-    photos = family_of(tmp_path / "photos")
-    index(runtime, photos / "album")
-    index(runtime, photos)
+def test_what_moves_between_a_root_and_one_inside_it_keeps_its_id(indexed_family: Families, tmp_path: Path) -> None:
+    photos, runtime = tmp_path / "photos", indexed_family("photos/album", "photos")
     ids = image_ids(runtime)
     (photos / "album" / "2.jpg").rename(photos / "2.jpg")
     (photos / "000000.jpg").rename(photos / "album" / "000000.jpg")
@@ -525,11 +537,9 @@ def test_what_moves_between_a_root_and_one_inside_it_keeps_its_id(runtime: Runti
 
 
 def test_a_root_inside_a_folder_is_forgotten_when_it_is_deleted_and_kept_when_it_is_empty(
-    runtime: Runtime, tmp_path: Path
+    indexed_family: Families, tmp_path: Path
 ) -> None:
-    photos = family_of(tmp_path / "photos")
-    index(runtime, photos / "album")
-    index(runtime, photos)
+    photos, runtime = tmp_path / "photos", indexed_family("photos/album", "photos")
     for path in (photos / "album").iterdir():
         path.unlink()
     report = index(runtime, photos)  # as when a disk is not mounted
@@ -540,10 +550,9 @@ def test_a_root_inside_a_folder_is_forgotten_when_it_is_deleted_and_kept_when_it
     assert (report.counts["gone"], report.images, report.problems) == (2, 2, ())
 
 
-def test_pictures_that_were_indexed_twice_are_left_to_the_inner_root(runtime: Runtime, tmp_path: Path) -> None:
+def test_pictures_that_were_indexed_twice_are_left_to_the_inner_root(indexed_family: Families, tmp_path: Path) -> None:
     """A home of before: both roots have the inner one's pictures."""
-    photos = family_of(tmp_path / "photos")
-    index(runtime, photos)
+    photos, runtime = tmp_path / "photos", indexed_family("photos")
     corpus = runtime.catalog.corpus("default")
     inner = runtime.catalog.ensure_root(corpus.corpus_id, str(photos / "album"))
     report = index(runtime, photos)

@@ -1,11 +1,15 @@
-"""Tests of what the tests share: groups of files by server, and pictures that are embedded once."""
+"""Tests of what the tests share: groups of files by server, pictures that are embedded once, and homes that are copied."""
 
 from __future__ import annotations
 
+import sqlite3
+from contextlib import closing
+from pathlib import Path
 from types import SimpleNamespace
 
 import numpy as np
 from tests.support.grouping import RAY, group_of, make_scheduler, ray_first
+from tests.support.home_copies import IndexedHomes, copy_folder
 from tests.support.shared_models import EmbeddingMemory
 
 
@@ -57,3 +61,48 @@ def test_a_picture_is_embedded_once_a_session_and_each_gets_its_own_row() -> Non
     batches.clear()
     memory.recall(second, pictures[:2])
     assert batches == [2]
+
+
+def test_a_copied_folder_has_the_same_bytes_and_times_and_holes_for_zeros(tmp_path: Path) -> None:
+    contents = {
+        "empty": b"",
+        "small": bytes(100) + b"end",
+        "mixed": b"start" + bytes(200_000) + b"middle" + bytes(300_000),
+        "zeros": bytes(1_000_000),
+        "full": np.random.default_rng(0).bytes(150_000),
+    }
+    (tmp_path / "from" / "inner").mkdir(parents=True)
+    for name, content in contents.items():
+        (tmp_path / "from" / "inner" / name).write_bytes(content)
+    copy_folder(tmp_path / "from", tmp_path / "to")
+
+    for name, content in contents.items():
+        old, new = (tmp_path / folder / "inner" / name for folder in ("from", "to"))
+        assert new.read_bytes() == content, name
+        assert new.stat().st_mtime_ns == old.stat().st_mtime_ns, name
+    assert (tmp_path / "to" / "inner" / "zeros").stat().st_blocks == 0
+
+
+def test_a_home_is_made_once_and_each_copy_knows_its_own_folder(tmp_path: Path) -> None:
+    made: list[Path] = []
+
+    def make(folder: Path) -> None:
+        made.append(folder)
+        (folder / "home" / "embeddings" / "corpus").mkdir(parents=True)
+        (folder / "home" / "embeddings" / "corpus" / "corpus.json").write_text(f'{{"path": "{folder}/photos"}}')
+        with closing(sqlite3.connect(folder / "home" / "catalog.sqlite")) as catalog, catalog:
+            catalog.execute("CREATE TABLE roots (path TEXT)")
+            catalog.execute("CREATE TABLE runs (request TEXT)")
+            catalog.execute("INSERT INTO roots VALUES (?)", (f"{folder}/photos",))
+            catalog.execute("INSERT INTO runs VALUES (?)", (f'["{folder}/photos"]',))
+
+    homes = IndexedHomes(tmp_path / "kept")
+    for name in ("first", "second"):
+        homes.put(tmp_path / name, "a home", make)
+        photos = f"{tmp_path / name}/photos"
+        with closing(sqlite3.connect(tmp_path / name / "home" / "catalog.sqlite")) as catalog:
+            assert catalog.execute("SELECT path, request FROM roots, runs").fetchall() == [(photos, f'["{photos}"]')]
+        record = tmp_path / name / "home" / "embeddings" / "corpus" / "corpus.json"
+        assert record.read_text() == f'{{"path": "{photos}"}}'
+    assert len(made) == 1
+    assert not made[0].exists()
