@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 from tests.support.cli import run_here
 from tests.support.home import image_ids, open_runtime, vectors_of
+from tests.support.home_copies import copy_folder
 from tests.support.pictures import write_photos
 
 from lodestone.catalog.records import TagRecord
@@ -51,8 +52,8 @@ DAMAGES: dict[str, Callable[[Path], None]] = {"half": _halve, "empty": _empty, "
 
 
 @pytest.fixture(scope="module")
-def indexed(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with a home with captions, tags and a graph, and a copy of the home beside it."""
+def whole(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Answers]:
+    """A folder with a home with captions, tags and a graph, and a copy of all of it; what searches of the home find."""
     folder = tmp_path_factory.mktemp("damaged")
     write_photos(folder / "photos", COUNT)
     for number, path in enumerate(sorted((folder / "photos").iterdir())):
@@ -62,16 +63,26 @@ def indexed(tmp_path_factory: pytest.TempPathFactory) -> Path:
         runtime.catalog.add_tags([TagRecord.new(image_id, "a red dog", "user") for image_id in image_ids(runtime).values()])
         runtime.deliver_tags()
         runtime.store.build(runtime.store.aliases()["bridge"])
-    shutil.copytree(folder / "home", folder / "copy")
+    before = _expected(folder)
+    for name in ("home", "photos"):
+        copy_folder(folder / name, folder / "copy" / name)
+    return folder, before
+
+
+@pytest.fixture
+def home(whole: tuple[Path, Answers]) -> Path:
+    """The folder with its home as it was made: which files a rebuilt collection has depends on what was done to it."""
+    folder, _ = whole
+    for name in ("home", "photos"):
+        shutil.rmtree(folder / name)
+    copy_folder(folder / "copy", folder)
     return folder
 
 
 @pytest.fixture
-def home(indexed: Path) -> Path:
-    """The folder with its home as it was made: which files a rebuilt collection has depends on what was done to it."""
-    shutil.rmtree(indexed / "home")
-    shutil.copytree(indexed / "copy", indexed / "home")
-    return indexed
+def before(whole: tuple[Path, Answers]) -> Answers:
+    """What searches find in the home as it was made."""
+    return whole[1]
 
 
 def _answers(runtime: Runtime) -> Answers:
@@ -116,9 +127,8 @@ def _expected(folder: Path) -> Answers:
     return answers
 
 
-def test_a_collection_with_a_cut_file_is_rebuilt_by_a_sync(home: Path) -> None:
+def test_a_collection_with_a_cut_file_is_rebuilt_by_a_sync(home: Path, before: Answers) -> None:
     """Of `matrix.dat` the engine reads what is left; without the others it opens nothing, or fewer points."""
-    before = _expected(home)
     for name in ("matrix.dat", "mutable_id_tracker.mappings", "CURRENT"):
         _damage_and_sync(home, next(path for path in _files(home, "bridge").values() if path.name == name), "half", before)
 
@@ -128,8 +138,7 @@ def test_a_collection_with_a_cut_file_is_rebuilt_by_a_sync(home: Path) -> None:
 @pytest.mark.timeout(1800)
 @pytest.mark.parametrize("damage", DAMAGES)
 @pytest.mark.parametrize("alias", ["bridge", "labels", "captions", "tags"])
-def test_a_store_with_any_file_damaged_is_whole_after_a_sync(home: Path, alias: str, damage: str) -> None:
-    before = _expected(home)
+def test_a_store_with_any_file_damaged_is_whole_after_a_sync(home: Path, before: Answers, alias: str, damage: str) -> None:
     with open_runtime(home) as runtime:
         runtime.store.build(runtime.store.aliases()["bridge"])
     damaged = set[tuple[str, ...]]()
@@ -140,8 +149,7 @@ def test_a_store_with_any_file_damaged_is_whole_after_a_sync(home: Path, alias: 
     assert len(damaged) > 20
 
 
-def test_index_says_what_was_damaged_and_rebuilt(home: Path) -> None:
-    before = _expected(home)
+def test_index_says_what_was_damaged_and_rebuilt(home: Path, before: Answers) -> None:
     collection, segment = next((kind[0], path) for kind, path in _files(home, "bridge").items() if path.name == "segment.json")
     _halve(segment)
     with open_runtime(home) as runtime, pytest.raises(CollectionDamagedError) as caught:
@@ -156,8 +164,7 @@ def test_index_says_what_was_damaged_and_rebuilt(home: Path) -> None:
     assert _expected(home) == before
 
 
-def test_verify_names_the_damage_and_repairs_it(home: Path) -> None:
-    before = _expected(home)
+def test_verify_names_the_damage_and_repairs_it(home: Path, before: Answers) -> None:
     files = {**_files(home, "labels"), **_files(home, "tags")}
     victims = {kind[0]: path for kind, path in files.items() if kind[-2:] == ("payload_storage", "page_0.dat")}
     assert len(victims) == 2
@@ -175,8 +182,7 @@ def test_verify_names_the_damage_and_repairs_it(home: Path) -> None:
     assert json.loads(run_here("verify", "--all", "--output", "json", home=home / "home").out)["ok"]
 
 
-def test_an_altered_id_mapping_ends_no_command_and_altered_vectors_are_not_searched(home: Path) -> None:
-    before = _expected(home)
+def test_an_altered_id_mapping_ends_no_command_and_altered_vectors_are_not_searched(home: Path, before: Answers) -> None:
     victims = {
         kind[0]: path
         for kind, path in _files(home).items()
@@ -200,9 +206,8 @@ def test_an_altered_id_mapping_ends_no_command_and_altered_vectors_are_not_searc
 
 
 @pytest.mark.parametrize("exchanged", ["folders", "generations", "specifications"])
-def test_collections_with_exchanged_files_are_rebuilt(home: Path, exchanged: str) -> None:
+def test_collections_with_exchanged_files_are_rebuilt(home: Path, before: Answers, exchanged: str) -> None:
     """Their files are sound, each for itself; both have as many points, and of the same pictures."""
-    before = _expected(home)
     labels, bridge = (
         next(path for path in (home / "home/store/collections").glob(f"{name}-*")) for name in ("labels", "bridge")
     )
@@ -234,8 +239,7 @@ def _exchange(first: Path, second: Path) -> None:
     aside.rename(second)
 
 
-def test_a_service_starts_with_an_empty_collection_in_place_of_a_damaged_one(home: Path) -> None:
-    before = _expected(home)
+def test_a_service_starts_with_an_empty_collection_in_place_of_a_damaged_one(home: Path, before: Answers) -> None:
     collection, victim = next((kind[0], path) for kind, path in _files(home, "labels").items() if path.name == "segment.json")
     victim.unlink()
     with open_runtime(home) as runtime:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
-import shutil
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 from tests.support.cli import run_here
 from tests.support.home import image_ids, open_runtime, vectors_of
+from tests.support.home_copies import copy_folder
 from tests.support.pictures import write_photo, write_photos
 
 from lodestone.backup.rebuild import GONE, rebuild_catalog
@@ -22,6 +23,16 @@ from lodestone.indexing.run.index_run import index_paths
 from lodestone.indexing.run.report import IndexRequest
 
 COUNT = 10
+
+
+@dataclass(frozen=True)
+class Known:
+    """What is known of a home before its catalog is lost: facts, points of the collections, and what a search finds."""
+
+    home: Path
+    facts: dict[str, object]
+    points: dict[str, set[str]]
+    hits: set[str]
 
 
 @pytest.fixture(scope="module")
@@ -45,10 +56,19 @@ def original(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
+@pytest.fixture(scope="module")
+def known(original: Path) -> Known:
+    """A copy of its home that was searched."""
+    home = copy_folder(original / "home", original / "searched" / "home")
+    with open_runtime(home.parent) as runtime:
+        facts, points = _facts(runtime), _points(runtime)
+    return Known(home, facts, points, _hits(home))
+
+
 @pytest.fixture
 def folder(original: Path, tmp_path: Path) -> Path:
     """A copy of its home; the pictures stay where they are."""
-    shutil.copytree(original / "home", tmp_path / "home")
+    copy_folder(original / "home", tmp_path / "home")
     return tmp_path
 
 
@@ -65,6 +85,10 @@ def _hits(home: Path) -> set[str]:
     told = run_here("search", "picture number 2", "--limit", "100", "--output", "json", home=home)
     assert told.code == 0, told.err
     return {hit["image_id"] for hit in told.json["hits"]}
+
+
+def _points(runtime: Runtime) -> dict[str, set[str]]:
+    return {alias: set(vectors_of(runtime, alias)) for alias in ("bridge", "labels", "captions")}
 
 
 def _garble(path: Path) -> None:
@@ -125,28 +149,24 @@ def test_a_home_that_never_held_pictures_gets_its_catalog_again(tmp_path: Path) 
 
 @pytest.mark.parametrize("lose", [_remove, _empty, _garble], ids=["removed", "emptied", "damaged"])
 def test_a_rebuilt_catalog_knows_what_the_parquet_files_know(
-    folder: Path, original: Path, lose: Callable[[Path], None]
+    known: Known, original: Path, tmp_path: Path, lose: Callable[[Path], None]
 ) -> None:
-    home = folder / "home"
-    with open_runtime(folder) as runtime:
-        before = _facts(runtime)
-        vectors = {alias: vectors_of(runtime, alias).keys() for alias in ("bridge", "labels", "captions")}
-    found = _hits(home)
+    home = copy_folder(known.home, tmp_path / "home")
     lose(home / "catalog.sqlite")
     told = run_here("catalog", "rebuild", "--output", "json", home=home)
     assert told.code == 0, told.err
     assert (told.json["corpora"], told.json["images"]) == (["default", "journeys"], COUNT + 3)
     assert (told.json["captions"], told.json["failures"], told.json["unreadable"]) == (8, 1, [])
     assert told.json["gone"] == list(GONE)
-    with open_runtime(folder) as runtime:
+    with open_runtime(tmp_path) as runtime:
         after = _facts(runtime)
-        for what, facts in before.items():
+        for what, facts in known.facts.items():
             assert after[what] == facts, what
-        assert {alias: vectors_of(runtime, alias).keys() for alias in vectors} == vectors
+        assert _points(runtime) == known.points
         assert runtime.catalog.list_tags(offset=0, limit=1) == []
         report = index_paths(runtime, IndexRequest((original / "photos",)))
         assert (report.counts.get("embedded", 0), report.counts["unchanged"], report.completed) == (0, COUNT + 1, 0)
-    assert _hits(home) == found
+    assert _hits(home) == known.hits
 
 
 def test_a_catalog_that_is_there_is_never_replaced(folder: Path) -> None:

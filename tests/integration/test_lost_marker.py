@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import json
-import shutil
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 from tests.support.cli import run_here
 from tests.support.home import open_runtime
+from tests.support.home_copies import copy_folder
 from tests.support.pictures import write_photos
 
 from lodestone.backup.create import create_backup
@@ -36,8 +36,7 @@ def original(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture
 def home(original: Path, tmp_path: Path) -> Home:
     """A copy of the home."""
-    shutil.copytree(original / "home", tmp_path / "home")
-    return Home(tmp_path / "home")
+    return Home(copy_folder(original / "home", tmp_path / "home"))
 
 
 def _altered(home: Home) -> None:
