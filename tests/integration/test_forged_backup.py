@@ -78,7 +78,7 @@ def _artifacts(*paths: Any, **facts: Any) -> Forgery:
     return forge
 
 
-def _table(name: str, change: Callable[[pa.Table], pa.Table] | bytes) -> Forgery:
+def _table(name: str, change: Callable[[pa.Table], pa.Table] | bytes, *, store_schema: bool = True) -> Forgery:
     """Replace a file of a table by another one, whose size, checksum and rows are in the manifest."""
 
     def forge(backup: Path) -> None:
@@ -87,7 +87,7 @@ def _table(name: str, change: Callable[[pa.Table], pa.Table] | bytes) -> Forgery
         path = backup / entry["path"]
         if not isinstance(change, bytes):
             table = change(pq.read_table(path))
-            pq.write_table(table, path, compression="zstd")
+            pq.write_table(table, path, compression="zstd", store_schema=store_schema)
             entry["rows"] = table.num_rows
         else:
             path.write_bytes(change)
@@ -102,6 +102,16 @@ def _column(name: str, column: str, value: Any) -> Forgery:
         return table.set_column(table.column_names.index(column), column, pa.array([value] * table.num_rows))
 
     return _table(name, change)
+
+
+def _unfolding(name: str, column: str, size: int) -> Forgery:
+    """Put a text of so many bytes into every row; here and in the file it stands once."""
+
+    def change(table: pa.Table) -> pa.Table:
+        repeated = pa.DictionaryArray.from_arrays(pa.array([0] * table.num_rows), pa.array(["a" * size]))
+        return table.set_column(table.column_names.index(column), column, repeated)
+
+    return _table(name, change, store_schema=False)  # without it a dictionary of texts is read as texts
 
 
 def _in_place_of_the_manifest(make: Callable[[Path], object]) -> Forgery:
@@ -154,7 +164,7 @@ REFUSED: dict[str, Forgery] = {
     "roots of no kind": _column("roots", "kind", "x"),
     "twice the rows": _table("images", lambda table: pa.concat_tables([table, table])),
     "rows that unfold": _table("images", lambda table: table.take(pa.array([0] * 1_000_001))),
-    "texts that unfold": _column("images", "uri", "a" * (300 << 20)),
+    "texts that unfold": _unfolding("images", "uri", 300 << 20),
     "no thumbnail": lambda backup: (backup / "thumbnails" / "service.json").write_text("{}"),
     "a pipe": _in_place_of_the_manifest(os.mkfifo),
     "a device": _in_place_of_the_manifest(lambda path: path.symlink_to("/dev/zero")),
