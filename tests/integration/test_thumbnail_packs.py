@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 from tests.support.cli import run_here
 from tests.support.home import image_ids, open_runtime
+from tests.support.home_copies import IndexedHomes
 from tests.support.pictures import write_photo, write_photos
 from tests.support.s3_server import S3Server, s3_server
 
@@ -37,12 +39,28 @@ def s3() -> Iterator[S3Server]:
 
 
 @pytest.fixture
-def runtime(s3: S3Server, tmp_path: Path) -> Iterator[Runtime]:
+def runtime(s3: S3Server, indexed_homes: IndexedHomes, tmp_path: Path) -> Iterator[Runtime]:
     """A home of twenty pictures in slices of eight, whose thumbnails lie in a bucket."""
-    write_photos(tmp_path / "photos", COUNT)
+
+    def make(folder: Path) -> None:
+        with indexed(s3, folder):
+            for key, content in stored(s3).items():
+                (folder / "bucket" / key).parent.mkdir(parents=True, exist_ok=True)
+                (folder / "bucket" / key).write_bytes(content)
+
+    indexed_homes.put(tmp_path, "thumbnails in a bucket", make)
+    bucket = tmp_path / "bucket"
+    s3.put(BUCKET, {str(path.relative_to(bucket)): path.read_bytes() for path in bucket.rglob("*.*")})
     with open_runtime(tmp_path, thumbnails=s3.url(f"{BUCKET}/t")) as opened:
-        index_paths(opened, IndexRequest((tmp_path / "photos",)))
         yield opened
+
+
+@contextmanager
+def indexed(s3: S3Server, folder: Path) -> Iterator[Runtime]:
+    write_photos(folder / "photos", COUNT)
+    with open_runtime(folder, thumbnails=s3.url(f"{BUCKET}/t")) as runtime:
+        index_paths(runtime, IndexRequest((folder / "photos",)))
+        yield runtime
 
 
 def hashes(runtime: Runtime) -> set[str]:
@@ -60,17 +78,18 @@ def stored(s3: S3Server) -> dict[str, bytes]:
     return {key: s3.client.get_object(Bucket=BUCKET, Key=key)["Body"].read() for key in keys}
 
 
-def test_a_run_writes_one_object_a_slice_and_a_thumbnail_is_one_ranged_read(s3: S3Server, runtime: Runtime) -> None:
-    slices = list(runtime.catalog.slices())
-    assert len([1 for method, _, _ in s3.requests if method == "PUT"]) == len(slices) == len(stored(s3)) == 3
-    assert not [query for method, _, query in s3.requests if "list-type" in query]
-    contents = [(image.hash, image.slice_id) for image in runtime.catalog.images(image_ids(runtime).values()).values()]
-    in_first = [content for content, slice_id in contents if slice_id == slices[0].slice_id]
-    runtime.thumbnails.read(in_first[0])
-    s3.requests.clear()
-    for content in in_first[1:]:
-        assert runtime.thumbnails.read(content)[:2] == b"\xff\xd8"
-    assert [method for method, _, _ in s3.requests] == ["GET"] * (len(in_first) - 1)
+def test_a_run_writes_one_object_a_slice_and_a_thumbnail_is_one_ranged_read(s3: S3Server, tmp_path: Path) -> None:
+    with indexed(s3, tmp_path) as runtime:
+        slices = list(runtime.catalog.slices())
+        assert len([1 for method, _, _ in s3.requests if method == "PUT"]) == len(slices) == len(stored(s3)) == 3
+        assert not [query for method, _, query in s3.requests if "list-type" in query]
+        contents = [(image.hash, image.slice_id) for image in runtime.catalog.images(image_ids(runtime).values()).values()]
+        in_first = [content for content, slice_id in contents if slice_id == slices[0].slice_id]
+        runtime.thumbnails.read(in_first[0])
+        s3.requests.clear()
+        for content in in_first[1:]:
+            assert runtime.thumbnails.read(content)[:2] == b"\xff\xd8"
+        assert [method for method, _, _ in s3.requests] == ["GET"] * (len(in_first) - 1)
 
 
 def test_a_deleted_picture_leaves_its_pack_with_the_next_compaction_and_a_changed_one_at_once(

@@ -16,6 +16,7 @@ from unittest import mock
 
 _DENIED = ("403 Forbidden", "AccessDenied", "Access Denied")
 _SLOW_DOWN = ("503 Slow Down", "SlowDown", "Please reduce your request rate.")
+_POLL_SECONDS = 0.05  # how long the server takes to see that it shall stop
 _EXPIRED = ("400 Bad Request", "ExpiredToken", "The provided token has expired.")
 
 
@@ -106,7 +107,7 @@ def s3_server(*buckets: str) -> Iterator[S3Server]:
         return [body]
 
     server = make_server("127.0.0.1", 0, gate, threaded=True)
-    thread = threading.Thread(target=server.serve_forever, daemon=True)
+    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": _POLL_SECONDS}, daemon=True)
     thread.start()
     state.endpoint = f"127.0.0.1:{server.server_port}"
     environment = {
