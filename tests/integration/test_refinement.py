@@ -10,7 +10,9 @@ from typing import Any, ClassVar
 
 import httpx
 import pytest
+import pytest_asyncio
 from tests.support.home import image_ids, settings_for
+from tests.support.home_copies import copy_folder
 from tests.support.homes import index, write_pictures
 from tests.support.in_process import app_of, client_of, opened_services
 from tests.support.photos import CAT, COFFEE, ROCKET, photo
@@ -28,9 +30,12 @@ from lodestone_schemas.api import SearchRequest
 UNKNOWN = "00000000-0000-5000-8000-000000000000"
 CUP, MIDDLE = "a cup of coffee", {"x": 0.25, "y": 0.25, "w": 0.5, "h": 0.5}
 
+pytestmark = pytest.mark.asyncio(loop_scope="module")  # the home is opened once, and belongs to one loop
+
 
 @pytest.fixture(scope="module")
-def settings(tmp_path_factory: pytest.TempPathFactory) -> Settings:
+def indexed(tmp_path_factory: pytest.TempPathFactory) -> Settings:
+    """Settings of a home with pictures, which nothing has open."""
     folder = tmp_path_factory.mktemp("refining")
     (folder / "pictures").mkdir()
     write_pictures(folder / "pictures", drawn=12)
@@ -40,19 +45,25 @@ def settings(tmp_path_factory: pytest.TempPathFactory) -> Settings:
     return settings
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
+def settings(indexed: Settings, tmp_path_factory: pytest.TempPathFactory) -> Settings:
+    """Settings of a copy of that home, which is open as long as the tests run."""
+    return indexed.model_copy(update={"home": copy_folder(indexed.home, tmp_path_factory.mktemp("opened") / "home")})
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def services(settings: Settings) -> AsyncIterator[Services]:
     async with opened_services(settings) as opened:
         yield opened
 
 
-@pytest.fixture
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def http(settings: Settings, services: Services) -> AsyncIterator[httpx.AsyncClient]:
     async with client_of(app_of(services, settings)) as client:
         yield client
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def ids(services: Services) -> dict[str, str]:
     found = image_ids(services.session.runtime, "photos")
     return {Path(uri).stem: image_id for uri, image_id in found.items()}
@@ -377,7 +388,10 @@ async def test_a_query_is_refined_by_whoever_asked_it_and_by_nobody_else(service
     assert [part.text for part in (await services.search.answer(step, alice)).parts] == ["a cat", "at night"]
 
 
-async def test_a_refinement_stays_with_its_composition_and_says_so_where_that_is_gone(settings: Settings) -> None:
+async def test_a_refinement_stays_with_its_composition_and_says_so_where_that_is_gone(
+    indexed: Settings, tmp_path: Path
+) -> None:
+    settings = indexed.model_copy(update={"home": copy_folder(indexed.home, tmp_path / "home")})
     likeness = CompositionSettings.model_validate({"modalities": {"photo": {"space": "labels"}}})
     with_likeness = settings.model_copy(update={"compositions": {"likeness": likeness}})
     async with opened_services(with_likeness) as opened:
