@@ -19,6 +19,7 @@ from tests.support.postgres_server import postgres_binaries, postgres_catalog, p
 from tests.support.qdrant_server import qdrant_binary, qdrant_server
 from tests.support.ray_cluster import ray_cluster
 from tests.support.shared_models import real_embedding, shared_models
+from tests.support.shared_trust import shared_trust
 from tests.support.temporary import keep_temporary_files_in_memory, module_folders
 from xdist.remote import Producer
 
@@ -39,6 +40,7 @@ __all__ = [
     "real_embedding",
     "real_migrations",
     "shared_models",
+    "shared_trust",
 ]
 
 
