@@ -56,28 +56,34 @@ def matrix_store(tmp_path: Path) -> Iterator[VectorStore]:
 
 
 @pytest.fixture
-def server_store(qdrant_server: QdrantServer) -> Iterator[VectorStore]:
-    yield from _on(qdrant_server, "")
+def server_store(qdrant_server: QdrantServer, whole_server: VectorStore) -> Iterator[VectorStore]:
+    yield from _on(qdrant_server, "", whole_server)
 
 
 @pytest.fixture
-def namespace_store(qdrant_server: QdrantServer) -> Iterator[VectorStore]:
-    yield from _on(qdrant_server, "home1")
+def namespace_store(qdrant_server: QdrantServer, whole_server: VectorStore) -> Iterator[VectorStore]:
+    yield from _on(qdrant_server, "home1", whole_server)
 
 
-def _on(qdrant_server: QdrantServer, namespace: str) -> Iterator[VectorStore]:
-    _empty(qdrant_server)  # other modules' homes are on this server, too
+@pytest.fixture(scope="module")
+def whole_server(qdrant_server: QdrantServer) -> Iterator[VectorStore]:
+    """A store that sees the collections of all namespaces."""
+    store = open_store("server", url=qdrant_server.url, grpc_port=qdrant_server.grpc_port, timeout=PATIENT)
+    yield store
+    store.close()
+
+
+def _on(qdrant_server: QdrantServer, namespace: str, whole_server: VectorStore) -> Iterator[VectorStore]:
+    _empty(whole_server)  # other modules' homes are on this server, too
     store = open_store("server", url=qdrant_server.url, grpc_port=qdrant_server.grpc_port, namespace=namespace, timeout=PATIENT)
     yield store
     store.close()
-    _empty(qdrant_server)
+    _empty(whole_server)
 
 
-def _empty(qdrant_server: QdrantServer) -> None:
-    cleaner = open_store("server", url=qdrant_server.url, grpc_port=qdrant_server.grpc_port, timeout=PATIENT)
-    for name in cleaner.collections():
-        cleaner.drop(name)
-    cleaner.close()
+def _empty(whole_server: VectorStore) -> None:
+    for name in whole_server.collections():
+        whole_server.drop(name)
 
 
 @pytest.fixture(params=["edge", "matrix", *(pytest.param(kind, marks=pytest.mark.server) for kind in ("server", "namespace"))])
