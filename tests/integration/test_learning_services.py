@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
 
 import httpx
 import pytest
+import pytest_asyncio
 from tests.support.home import settings_for
+from tests.support.home_copies import copy_folder
 from tests.support.pictures import write_photos
 
 from lodestone.catalog.catalog import Catalog
@@ -21,9 +25,12 @@ from lodestone_serve.http.application import create_app
 from lodestone_serve.inference.home import home_services
 from lodestone_serve.telemetry.metrics import Metrics
 
+pytestmark = pytest.mark.asyncio(loop_scope="module")  # the home is opened once, and belongs to one loop
+
 
 @pytest.fixture(scope="module")
-def settings(tmp_path_factory: pytest.TempPathFactory) -> Settings:
+def indexed(tmp_path_factory: pytest.TempPathFactory) -> Settings:
+    """Settings of a home that has learnt nothing, and that nothing has open."""
     folder = tmp_path_factory.mktemp("learning")
     write_photos(folder / "pictures", 12)
     (folder / "pictures" / "000000.txt").write_text("a harbour with fishing boats at dawn\n")
@@ -33,8 +40,27 @@ def settings(tmp_path_factory: pytest.TempPathFactory) -> Settings:
     return settings
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
+def settings(indexed: Settings, tmp_path_factory: pytest.TempPathFactory) -> Settings:
+    """Settings of the home of all tests but those that look at all that it has learnt."""
+    return indexed.model_copy(update={"home": copy_folder(indexed.home, tmp_path_factory.mktemp("shared") / "home")})
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def http(settings: Settings) -> AsyncIterator[httpx.AsyncClient]:
+    async with asking(settings) as client:
+        yield client
+
+
+@pytest_asyncio.fixture(loop_scope="module")
+async def untaught(indexed: Settings, tmp_path: Path) -> AsyncIterator[httpx.AsyncClient]:
+    """A client of a home of the test's own, which has learnt nothing."""
+    async with asking(indexed.model_copy(update={"home": copy_folder(indexed.home, tmp_path / "home")})) as client:
+        yield client
+
+
+@asynccontextmanager
+async def asking(settings: Settings) -> AsyncIterator[httpx.AsyncClient]:
     metrics = Metrics()
     services = home_services(settings, observe_engines=metrics.engines)
     app = create_app(services, settings=settings.serve, token="secret", metrics=metrics)
@@ -76,7 +102,8 @@ async def test_an_unknown_query_is_not_found(http: httpx.AsyncClient, path: str)
     assert answer.json()["code"] == "not_found"
 
 
-async def test_feedback_teaches_trust_and_tags_once(http: httpx.AsyncClient) -> None:
+async def test_feedback_teaches_trust_and_tags_once(untaught: httpx.AsyncClient) -> None:
+    http = untaught
     answer = await asked(http, "coloured dots on paper", guides=0)
     right, wrong = answer["hits"][0]["image_id"], answer["hits"][-1]["image_id"]
     said = {"query_id": answer["query_id"], "relevant": [right], "irrelevant": [wrong]}
@@ -128,7 +155,10 @@ async def test_unknown_pictures_in_feedback_are_told_and_change_nothing(http: ht
     assert result["before"] == result["after"]
 
 
-async def test_feedback_that_is_withdrawn_takes_its_tags_and_its_trust_along_and_nothing_else(http: httpx.AsyncClient) -> None:
+async def test_feedback_that_is_withdrawn_takes_its_tags_and_its_trust_along_and_nothing_else(
+    untaught: httpx.AsyncClient,
+) -> None:
+    http = untaught
     words = "wavy lines on a wall"
     one, other = await asked(http, words, guides=0), await asked(http, words, guides=0, topic="walls")
     right, wrong = one["hits"][0]["image_id"], one["hits"][-1]["image_id"]
