@@ -11,6 +11,7 @@ import httpx
 import pytest
 from tests.support.cli import run_here
 from tests.support.home import settings_for
+from tests.support.home_copies import IndexedHomes
 from tests.support.pictures import write_photos
 from tests.support.served import TOKEN, served_here
 from tests.support.tenants import OTHER, OWN, make_tenants
@@ -32,10 +33,16 @@ from lodestone_schemas.api import SearchRequest
 
 
 @pytest.fixture
-def runtime(tmp_path: Path) -> Iterator[Runtime]:
-    write_photos(tmp_path / "pictures", 4)
+def runtime(indexed_homes: IndexedHomes, tmp_path: Path) -> Iterator[Runtime]:
+    """A home whose corpus `old` has four pictures."""
+
+    def make(folder: Path) -> None:
+        write_photos(folder / "pictures", 4)
+        with Runtime.open(settings_for(folder)) as runtime:
+            index_paths(runtime, IndexRequest((folder / "pictures",), corpus="old"))
+
+    indexed_homes.put(tmp_path, "old", make)
     with Runtime.open(settings_for(tmp_path)) as runtime:
-        index_paths(runtime, IndexRequest((tmp_path / "pictures",), corpus="old"))
         yield runtime
 
 

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 from tests.support.home import image_ids, open_runtime, settings_for
+from tests.support.home_copies import IndexedHomes
 from tests.support.pictures import write_photo, write_photos
 
 from lodestone.config.home import Home
@@ -27,15 +28,21 @@ from lodestone_schemas.directories import DirectoryChange
 
 
 @pytest.fixture
-def runtime(tmp_path: Path) -> Iterator[Runtime]:
-    for name, seed in (("first", 0), ("second", 50)):
-        (tmp_path / name).mkdir()
-        for number in range(4):
-            write_photo(tmp_path / name / f"{number}.jpg", seed=seed + number)
-            (tmp_path / name / f"{number}.txt").write_text(f"dots of the {name} kind\n")
+def runtime(indexed_homes: IndexedHomes, tmp_path: Path) -> Iterator[Runtime]:
+    """A home with the directories `first` and `second`."""
+    indexed_homes.put(tmp_path, "two directories", index_two)
     with open_runtime(tmp_path) as opened:
-        index_paths(opened, IndexRequest((tmp_path / "first", tmp_path / "second"), corpus="photos"))
         yield opened
+
+
+def index_two(folder: Path) -> None:
+    for name, seed in (("first", 0), ("second", 50)):
+        (folder / name).mkdir()
+        for number in range(4):
+            write_photo(folder / name / f"{number}.jpg", seed=seed + number)
+            (folder / name / f"{number}.txt").write_text(f"dots of the {name} kind\n")
+    with open_runtime(folder) as runtime:
+        index_paths(runtime, IndexRequest((folder / "first", folder / "second"), corpus="photos"))
 
 
 def book(runtime: Runtime) -> DirectoryService:

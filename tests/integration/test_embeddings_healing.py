@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from tests.support.home import open_runtime, vectors_of
-from tests.support.pictures import write_photos
+from tests.support.home_copies import IndexedHomes
 
 from lodestone.embeddings.audit import damaged_parts
 from lodestone.home.runtime import Runtime
@@ -17,10 +17,9 @@ from lodestone.indexing.run.report import IndexReport, IndexRequest
 
 
 @pytest.fixture
-def runtime(tmp_path: Path) -> Iterator[Runtime]:
-    write_photos(tmp_path / "photos", 10)
+def runtime(indexed_homes: IndexedHomes, tmp_path: Path) -> Iterator[Runtime]:
+    indexed_homes.put_photos(tmp_path, 10)
     with open_runtime(tmp_path) as opened:
-        _index(opened, tmp_path)
         yield opened
 
 

@@ -8,6 +8,7 @@ from pathlib import Path
 import httpx
 import pytest
 from tests.support.home import image_ids, open_runtime
+from tests.support.home_copies import IndexedHomes
 from tests.support.pictures import write_photos
 from tests.support.served import TOKEN, served_here
 from tests.support.tenants import OTHER, OWN, make_tenants
@@ -29,17 +30,23 @@ ASKED = SearchRequest(query="coloured dots", limit=50, guides=0)
 
 
 @pytest.fixture
-def photos(tmp_path: Path) -> Path:
-    write_photos(tmp_path / "photos", COUNT)
-    (tmp_path / "photos" / "000000.txt").write_text("a lighthouse at dusk\n")
+def photos(indexed_homes: IndexedHomes, tmp_path: Path) -> Path:
+    """The pictures of `runtime`."""
+
+    def make(folder: Path) -> None:
+        write_photos(folder / "photos", COUNT)
+        (folder / "photos" / "000000.txt").write_text("a lighthouse at dusk\n")
+        with open_runtime(folder) as runtime:
+            index(runtime, folder / "photos")
+            runtime.catalog.add_tags([TagRecord.new(image_ids(runtime)["photos/000001.jpg"], "my favourite", "user")])
+
+    indexed_homes.put(tmp_path, "photos", make)
     return tmp_path / "photos"
 
 
 @pytest.fixture
 def runtime(tmp_path: Path, photos: Path) -> Iterator[Runtime]:
     with open_runtime(tmp_path) as runtime:
-        index(runtime, photos)
-        runtime.catalog.add_tags([TagRecord.new(image_ids(runtime)["photos/000001.jpg"], "my favourite", "user")])
         yield runtime
 
 

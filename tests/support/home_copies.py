@@ -69,7 +69,7 @@ class IndexedHomes:
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
-        self._made: dict[str, Path] = {}
+        self._made: dict[tuple[str, str], Path] = {}
 
     def put_photos(self, target: Path, count: int) -> list[Path]:
         """Put the folder `photos` and a home with its pictures into a folder; returns the pictures, which `write_photos` wrote.
@@ -84,16 +84,17 @@ class IndexedHomes:
 
         Args:
             target: The folder.
-            name: Says what is made.
+            name: Says what is made; another module may use it for something else.
             make: Makes a `home`, which nothing has open afterwards, and what is indexed in it beside it.
         """
-        if name not in self._made:
+        key = (make.__module__, name)
+        if key not in self._made:
             place = self._folder / f"{len(self._made)}" / "made"
             place.mkdir(parents=True)
             make(place)
-            self._made[name] = copy_folder(place, place.with_name("kept"))
+            self._made[key] = copy_folder(place, place.with_name("kept"))
             shutil.rmtree(place)
-        kept = self._made[name]
+        kept = self._made[key]
         copy_folder(kept, target)
         _move_paths(target / HOME, str(kept.with_name("made")), str(target))
 
