@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 import signal
 from pathlib import Path
 from typing import Any
@@ -11,6 +10,7 @@ import numpy as np
 import pytest
 from tests.support.cli import lodestone, run_here
 from tests.support.home import open_runtime, vectors_of
+from tests.support.home_copies import copy_folder
 from tests.support.pictures import write_photos
 
 from lodestone.catalog.records import SwapState
@@ -36,7 +36,7 @@ def indexed(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def copy_of(indexed: Path, folder: Path) -> Path:
-    shutil.copytree(indexed / "home", folder / "home")
+    copy_folder(indexed / "home", folder / "home")
     return folder
 
 

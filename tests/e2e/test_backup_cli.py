@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import shutil
 from pathlib import Path
 from unittest.mock import patch
 
 import pytest
 from tests.support.cli import run_here
 from tests.support.home import open_runtime
+from tests.support.home_copies import copy_folder
 from tests.support.pictures import write_photos
 
 from lodestone.backup.tables import read_tables
@@ -31,7 +31,7 @@ def original(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def home(original: Path, tmp_path: Path) -> Path:
-    shutil.copytree(original / "home", tmp_path / "home")
+    copy_folder(original / "home", tmp_path / "home")
     return tmp_path / "home"
 
 

@@ -24,6 +24,7 @@ from tests.support.archives import write_tar
 from tests.support.documented_commands import SHELLS, reason_not_to_run
 from tests.support.documents import ROOT, all_blocks, blocks_of, name_of, pages, statements
 from tests.support.forked_commands import forked_commands
+from tests.support.home_copies import copy_folder
 from tests.support.homes import home_settings, index, write_pictures
 from tests.support.patience import DEADLINE_MS
 from tests.support.pictures import write_photos
@@ -168,7 +169,7 @@ def reader(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Reader]:
     index(settings, folder / "Pictures", corpus="family")
     index(settings, folder / "photos", corpus="photos")
     index(settings, folder / "Trip", folder / "Sea", corpus="default")
-    shutil.copytree(settings.home, folder / "alone")
+    copy_folder(settings.home, folder / "alone")
     with Runtime.open(settings) as runtime:
         run_id = runtime.catalog.runs()[-1].run_id
     with forked_commands(folder / "bin" / "lodestone"), served_here(settings) as served:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import shutil
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -11,6 +10,7 @@ from typing import Any
 import pytest
 from tests.support.browser import PHONE, inaccessible, page_of, until
 from tests.support.cutting_proxy import cutting_proxy
+from tests.support.home_copies import copy_folder
 from tests.support.homes import home_settings, index
 from tests.support.photos import COFFEE, photo_path
 from tests.support.search_page import TILES, captioned_pictures, finished, search, shared_browser  # noqa: F401 - a fixture
@@ -28,7 +28,7 @@ def homes(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
     folder = tmp_path_factory.mktemp("search-page")
     captioned_pictures(folder / "pictures", drawn=30)
     index(home_settings(folder / "home"), folder / "pictures")
-    shutil.copytree(folder / "home", folder / "keyed")
+    copy_folder(folder / "home", folder / "keyed")
     return folder / "home", folder / "keyed"
 
 

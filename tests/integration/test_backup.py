@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 from tests.support.home import image_ids, open_runtime, settings_for, vectors_of
+from tests.support.home_copies import copy_folder
 from tests.support.pictures import write_photos
 from tests.support.s3_server import s3_server
 
@@ -56,7 +57,7 @@ def original(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture
 def runtime(original: Path, tmp_path: Path) -> Iterator[Runtime]:
     """A copy of its home."""
-    shutil.copytree(original / "home", tmp_path / "home")
+    copy_folder(original / "home", tmp_path / "home")
     with open_runtime(tmp_path) as opened:
         yield opened
 

@@ -12,6 +12,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 from tests.support.home import image_ids, open_runtime, vectors_of
+from tests.support.home_copies import copy_folder
 from tests.support.pictures import write_photo, write_photos
 
 from lodestone.catalog.records import ImageState, RunState
@@ -47,7 +48,7 @@ def photos(churned: Path) -> Path:
 @pytest.fixture
 def stale(churned: Path, tmp_path: Path) -> Iterator[Runtime]:
     """A copy of its home."""
-    shutil.copytree(churned / "home", tmp_path / "home")
+    copy_folder(churned / "home", tmp_path / "home")
     with open_runtime(tmp_path) as opened:
         yield opened
 

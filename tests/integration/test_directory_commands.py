@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 from tests.support.cli import Finished, command, environment, run_here
+from tests.support.home_copies import copy_folder
 from tests.support.homes import wait_until
 from tests.support.pictures import write_photo, write_photos
 
@@ -147,7 +148,7 @@ def test_a_home_without_directories_says_what_to_type(tmp_path: Path) -> None:
 
 
 def test_doctor_shows_what_does_not_fit_and_an_index_run_repairs_it(place: Path, tmp_path: Path) -> None:
-    shutil.copytree(place, tmp_path, dirs_exist_ok=True)
+    copy_folder(place, tmp_path)
 
     def findings() -> list[str]:
         checks = run(tmp_path, "doctor", "-o", "json").json

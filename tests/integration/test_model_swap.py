@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -12,6 +11,7 @@ import numpy as np
 import pytest
 from filelock import FileLock
 from tests.support.home import open_runtime, settings_for, vectors_of
+from tests.support.home_copies import copy_folder
 from tests.support.pictures import write_photo, write_photos
 
 from lodestone.catalog.records import SwapState
@@ -46,7 +46,7 @@ def indexed(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def runtime(indexed: Path, tmp_path: Path) -> Iterator[Runtime]:
-    shutil.copytree(indexed / "home", tmp_path / "home")
+    copy_folder(indexed / "home", tmp_path / "home")
     with open_runtime(tmp_path, slice_size=4) as opened:
         yield opened
 

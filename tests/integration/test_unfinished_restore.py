@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 from tests.support.cli import run_here
 from tests.support.home import image_ids, open_runtime
+from tests.support.home_copies import copy_folder
 from tests.support.pictures import write_photos
 
 from lodestone.backup.create import create_backup
@@ -95,7 +96,7 @@ def test_a_killed_rebuild_refuses_all_others_and_goes_on_with_the_same_command(
     original: Path, tmp_path: Path, fault: str
 ) -> None:
     home, words = tmp_path / "home", ["catalog", "rebuild"]
-    shutil.copytree(original / "home", home)
+    copy_folder(original / "home", home)
     (home / "catalog.sqlite").unlink()
     _killed(words, home, fault)
     _assert_refused(home, "lodestone catalog rebuild")
@@ -133,7 +134,7 @@ def test_what_was_left_to_the_next_index_run_is_not_unfinished(original: Path, t
 
 def test_a_record_that_cannot_be_read_is_no_permission(original: Path, tmp_path: Path) -> None:
     home = tmp_path / "home"
-    shutil.copytree(original / "home", home)
+    copy_folder(original / "home", home)
     for content in ("", "[]", '{"command": "lodestone backup restore", "stage": "lost"}', '{"stage": "vectors"}'):
         (home / FILE).write_text(content)
         with open_runtime(tmp_path) as runtime, pytest.raises(HomeUnfinishedError, match="cannot be read"):

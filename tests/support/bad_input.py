@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import json
-import shutil
 from pathlib import Path
 from typing import Any
 
 import pytest
 from tests.support.cli import Finished, lodestone, run_here
 from tests.support.home import open_runtime
+from tests.support.home_copies import copy_folder
 from tests.support.photos import CAT, COFFEE, ROCKET, photo
 
 from lodestone.indexing.run.index_run import index_paths
@@ -83,7 +83,7 @@ def shared_home(base: Path) -> Path:
 @pytest.fixture(name="own")
 def own_home(base: Path, tmp_path: Path) -> Path:
     """A folder with a copy of the shared home, to be changed."""
-    shutil.copytree(base / "home", tmp_path / "own" / "home")
+    copy_folder(base / "home", tmp_path / "own" / "home")
     return tmp_path / "own"
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import shutil
 import sqlite3
 import time
 from collections.abc import AsyncIterator, Callable
@@ -12,6 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from tests.support.home import settings_for
+from tests.support.home_copies import copy_folder
 
 from lodestone.access.caller import LOCAL_CALLER
 from lodestone.config.settings import Settings
@@ -26,7 +26,7 @@ _WAIT_S = 240.0
 
 def copied(indexed: Path, folder: Path, **index: int) -> Settings:
     """Settings of a copy of `indexed` (folders `home` and `pictures`) in `folder`; embeds nothing."""
-    shutil.copytree(indexed, folder, dirs_exist_ok=True)
+    copy_folder(indexed, folder)
     with closing(sqlite3.connect(folder / "home" / "catalog.sqlite")) as catalog, catalog:
         catalog.execute("UPDATE roots SET path = ?", (str(folder / "pictures"),))
     return settings_for(folder, upkeep=True, **index)
