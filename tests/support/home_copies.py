@@ -15,8 +15,6 @@ from pathlib import Path
 from typing import Final
 
 import pytest
-from tests.support.home import open_runtime
-from tests.support.pictures import write_photos
 
 HOME: Final = "home"
 PHOTOS: Final = "photos"
@@ -100,6 +98,9 @@ class IndexedHomes:
 
 
 def _index_photos(folder: Path, count: int) -> None:
+    from tests.support.home import open_runtime  # imports numpy, as the next do: not before its threads are set
+    from tests.support.pictures import write_photos
+
     from lodestone.indexing.run.index_run import index_paths
     from lodestone.indexing.run.report import IndexRequest
 

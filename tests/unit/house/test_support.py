@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import sqlite3
+import subprocess
+import sys
 from contextlib import closing
 from pathlib import Path
 from types import SimpleNamespace
@@ -11,6 +13,15 @@ import numpy as np
 from tests.support.grouping import RAY, group_of, make_scheduler, ray_first
 from tests.support.home_copies import IndexedHomes, copy_folder
 from tests.support.shared_models import EmbeddingMemory
+
+ROOT = Path(__file__).resolve().parents[3]
+
+
+def test_the_rules_for_all_tests_load_no_library_before_its_threads_are_set() -> None:
+    """One that looks before starts threads that spin while they wait, which took a third of the time of a run."""
+    script = "import sys, tests.conftest; print(*sorted({'numpy', 'torch', 'onnxruntime'} & sys.modules.keys()))"
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True, cwd=ROOT)
+    assert done.stdout.strip() == ""
 
 
 class Session:
