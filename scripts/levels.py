@@ -55,7 +55,7 @@ CORE: Final[Levels] = (
     ("indexing", "query"),
     ("tagging",),
     ("backup", "duplicates", "home"),
-    ("directories", "evaluation", "planner"),
+    ("capacity", "directories", "evaluation"),
     ("swap", "training"),
     ("services",),
 )

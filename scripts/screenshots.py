@@ -23,7 +23,7 @@ from benchmarks.harness.chromium import chromium
 from PIL import Image
 
 from lodestone.config.home import Home
-from lodestone.home.service_address import read_address
+from lodestone.home.running_service.address import read_address
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, Page

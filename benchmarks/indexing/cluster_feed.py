@@ -254,7 +254,7 @@ def run_once(load: LoadPipeline | LoadTimed, actors: int, pictures: int) -> Midd
                     catalog, settings.embeddings, corpus.corpus_id, run.run_id, parts, heartbeat, silent, limits
                 )
                 try:
-                    batches.run(watched, rows=pictures, after_wave=lambda: None)
+                    batches.run(watched, rows=pictures, after_batch=lambda: None)
                 finally:
                     watched.close()
         return watched.middle()

@@ -33,6 +33,9 @@ from PIL import Image
 
 from benchmarks.harness import Benchmark, Figure, Report
 from lodestone.backbones.base import Backbone, Outputs, OutputSpec, Pixels
+from lodestone.capacity.formulas import Cluster, plan
+from lodestone.capacity.rates import Rates
+from lodestone.capacity.workload import Workload
 from lodestone.files.area import FileArea, StoredFile
 from lodestone.files.beneath import Enclosure
 from lodestone.files.tokens import hash_bytes
@@ -45,9 +48,6 @@ from lodestone.indexing.embed.slice_state import SlicePlan
 from lodestone.indexing.embed.stages import SliceStages
 from lodestone.indexing.stage_stats import EmbedStage, StageShare, limiting
 from lodestone.indexing.tasks import EmbedSettings, SliceRow, SliceTask
-from lodestone.planner.capacity import Cluster, plan
-from lodestone.planner.rates import Rates
-from lodestone.planner.workload import Workload
 from lodestone.sources.locators import Inside
 from lodestone.sources.reading import Reader
 from lodestone.text_encoders.base import TextEncoder

@@ -141,7 +141,7 @@ def once(program: str, pictures: Path, out: Path, models: Path) -> dict[str, flo
         from lodestone.indexing.run.report import IndexRequest
 
         # One batch of slices: between two of them, loading runs beside embedding, and a process has only one clock.
-        index = IndexSettings(executor="inline", wave_slices=100_000, wave_s=86_400)
+        index = IndexSettings(executor="inline", batch_slices=100_000, batch_s=86_400)
         settings = Settings(home=out, models=ModelSettings(cache=models, threads=1), index=index)
         with Runtime.open(settings, purpose="benchmark") as runtime:
             index_paths(runtime, IndexRequest((pictures,)))

@@ -20,10 +20,10 @@ from pathlib import Path
 
 from benchmarks.data.pictures import generate
 from benchmarks.harness import Benchmark, Figure, Report
+from lodestone.capacity.calibrate import MachineCalibration, calibrate
 from lodestone.config.settings import Settings, load_settings
 from lodestone.home.runtime import Runtime
 from lodestone.indexing.run.report import IndexReport
-from lodestone.planner.calibrate import MachineCalibration, calibrate
 from lodestone.sources.folders import discover
 from lodestone_jobs.index import run_index
 

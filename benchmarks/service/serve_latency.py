@@ -28,9 +28,9 @@ from benchmarks.harness import Benchmark, Figure, Report
 from benchmarks.harness.tables import percentile_line
 from lodestone.config.home import Home
 from lodestone.config.settings import load_settings
-from lodestone.home.local_client import ServiceClient
+from lodestone.home.running_service.address import ServiceAddress, read_address
+from lodestone.home.running_service.client import ServiceClient
 from lodestone.home.runtime import Runtime
-from lodestone.home.service_address import ServiceAddress, read_address
 from lodestone_schemas.api import SearchRequest
 
 _WARM = 30

@@ -22,10 +22,10 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from lodestone.config.settings import LoadedSettings
-    from lodestone.home.local_client import ServiceClient
     from lodestone.home.quick_search import QuickSearcher
+    from lodestone.home.running_service.address import ServiceAddress
+    from lodestone.home.running_service.client import ServiceClient
     from lodestone.home.runtime import Runtime
-    from lodestone.home.service_address import ServiceAddress
     from lodestone.services.api import LodestoneApi
     from lodestone_cli.home_client import HomeClient
     from lodestone_cli.locators import Locator
@@ -179,7 +179,7 @@ class CommandContext:
 
     def runs_at_a_glance(self) -> int | None:
         """Return how many runs of this home count as running; None where only the catalog itself can tell."""
-        from lodestone.catalog.places import count_running
+        from lodestone.catalog.file_places import count_running
 
         file = self._catalog_file()
         return None if file is None or not file.exists() else count_running(file)
@@ -251,7 +251,7 @@ class CommandContext:
 
     def _client_of(self, address: ServiceAddress) -> ServiceClient:
         if self._client is None:
-            from lodestone.home.local_client import ServiceClient
+            from lodestone.home.running_service.client import ServiceClient
 
             self._client = ServiceClient(address)
             self._opened.callback(self._client.close)
@@ -263,7 +263,7 @@ class CommandContext:
             return None
         if self._address is None:
             from lodestone.config.home import Home
-            from lodestone.home.service_address import find_service
+            from lodestone.home.running_service.address import find_service
 
             home = Home(self.loaded.settings.home)
             if home.exists():

@@ -38,7 +38,7 @@ class HomeLocator:
 
     def paths(self, image_ids: Iterable[str]) -> dict[str, str]:
         """Return the path on this machine, or the URL, of each picture by its image id."""
-        from lodestone.catalog.places import read_places
+        from lodestone.catalog.file_places import read_places
         from lodestone.sources.locators import shown_place
 
         places = None if self._file is None else read_places(self._file, image_ids := list(image_ids))
@@ -52,7 +52,7 @@ class HomeLocator:
 
     def several_corpora(self) -> bool:
         """Return whether there is more than one corpus in the catalog."""
-        from lodestone.catalog.places import count_corpora
+        from lodestone.catalog.file_places import count_corpora
 
         number = None if self._file is None else count_corpora(self._file)
         return (len(self._catalog.corpora(limit=2)) if number is None else number) > 1
@@ -125,7 +125,7 @@ class HomeLocator:
 
     def folders_named(self, name: str) -> list[str]:
         """Return the folders inside the roots whose own names hold `name`; none of a catalog on a server."""
-        from lodestone.catalog.places import folders_named
+        from lodestone.catalog.file_places import folders_named
 
         return [] if self._file is None else folders_named(self._file, name)
 

@@ -10,9 +10,9 @@ from lodestone_cli.terminal.console import print_table, text_width
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from lodestone.planner.capacity import Cluster, Plan
-    from lodestone.planner.simulate import Simulated
-    from lodestone.planner.workload import Workload
+    from lodestone.capacity.formulas import Cluster, Plan
+    from lodestone.capacity.simulate import Simulated
+    from lodestone.capacity.workload import Workload
 
 _SECONDS_A_MINUTE: Final = 60
 _SECONDS_AN_HOUR: Final = 3600
@@ -144,7 +144,7 @@ def _sections(planned: Planned) -> list[tuple[str, list[tuple[str, str]]]]:
     cores = f"servers {made.search_cores:,.0f} ({each:,.0f} each), service {made.service_cores:,.0f}" if qps else "give --qps"
     workers = [("decoding cores", f"{made.decode_cores:,}"), ("network", f"{made.network_gbit:,.2f} Gbit/s{more}")]
     if workload.objects:
-        from lodestone.planner.buckets import pictures_a_read, writes_a_picture
+        from lodestone.capacity.buckets import pictures_a_read, writes_a_picture
 
         reads, writes = made.images_per_second / pictures_a_read(workload), made.images_per_second * writes_a_picture(workload)
         workers.append(

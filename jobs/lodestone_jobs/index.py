@@ -15,7 +15,7 @@ from lodestone_jobs.pools import ray_pool
 from lodestone_schemas.api import SyncRequest
 
 if TYPE_CHECKING:
-    from lodestone.home.local_client import ServiceClient
+    from lodestone.home.running_service.client import ServiceClient
     from lodestone.home.runtime import Runtime
 
 _STAGES = {stage.value: stage for stage in RunStage}

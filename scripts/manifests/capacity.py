@@ -17,7 +17,7 @@ from scripts.manifests.overlays import K8S, Object, name_of, of_kind
 from scripts.manifests.serving import settings_of
 
 if TYPE_CHECKING:
-    from lodestone.planner.capacity import Plan
+    from lodestone.capacity.formulas import Plan
 
 _HEADER: Final = (
     "# Made of lodestone.toml and installation.env by the planner: do not edit; `python -m scripts.check_manifests --write`.\n"
@@ -44,11 +44,11 @@ def installation(overlay: str) -> dict[str, str]:
 
 def planned(overlay: str) -> Plan | None:
     """Return the planner's figures for an overlay; None where it does not say for how many pictures it is."""
+    from lodestone.capacity.formulas import Cluster, plan
+    from lodestone.capacity.rates import DEFAULT_RATES
+    from lodestone.capacity.workload import of_profile, parse_count
     from lodestone.config.compositions import all_compositions
     from lodestone.config.own_profiles import choose_profile
-    from lodestone.planner.capacity import Cluster, plan
-    from lodestone.planner.rates import DEFAULT_RATES
-    from lodestone.planner.workload import of_profile, parse_count
 
     values = installation(overlay)
     if "PICTURES" not in values:

@@ -18,8 +18,8 @@ from tests.support.pictures import write_photos
 
 from lodestone.config.home import Home
 from lodestone.errors import ServiceUnavailableError
-from lodestone.home.local_client import ServiceClient
-from lodestone.home.service_address import ServiceAddress, find_service
+from lodestone.home.running_service.address import ServiceAddress, find_service
+from lodestone.home.running_service.client import ServiceClient
 from lodestone_schemas.api import SearchRequest
 
 # A second opener

@@ -11,8 +11,8 @@ from tests.support.cli import Finished, run_here
 from tests.support.photos import CAT, COFFEE, ROCKET, photo_path
 from tests.support.pictures import write_photo
 
-from lodestone.home.local_client import ServiceClient
-from lodestone.home.service_address import ServiceAddress
+from lodestone.home.running_service.address import ServiceAddress
+from lodestone.home.running_service.client import ServiceClient
 from lodestone_cli.command_context import CommandContext
 
 SETTINGS = {"LODESTONE_INDEX__EXECUTOR": "inline", "LODESTONE_MODELS__THREADS": "1"}

@@ -26,7 +26,7 @@ from tests.support.pictures import animated_bytes, encoded, jpeg_bytes, photo, w
 from lodestone.home.runtime import Runtime
 from lodestone.indexing.run.index_run import index_paths
 from lodestone.indexing.run.report import IndexRequest
-from lodestone.query.stages import Encoder, Pixels, Vectors
+from lodestone.query.contracts import Encoder, Pixels, Vectors
 from lodestone_serve.http.application import create_app
 from lodestone_serve.inference.home import home_services
 

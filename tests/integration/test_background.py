@@ -18,8 +18,8 @@ from lodestone.access.caller import LOCAL_CALLER
 from lodestone.config.settings import Settings
 from lodestone.directories.naming import find_directory
 from lodestone.errors import NotFoundError
+from lodestone.home.running_service.address import TOKEN_HEADER
 from lodestone.home.runtime import Runtime
-from lodestone.home.service_address import TOKEN_HEADER
 from lodestone.indexing.locking import corpus_lock
 from lodestone.indexing.run.index_run import index_paths
 from lodestone.indexing.run.report import IndexRequest
@@ -126,7 +126,7 @@ async def test_what_is_embedded_is_found_before_the_directory_is_finished_and_a_
     indexed: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     write_photos(tmp_path / "more", 32)
-    settings = copied(indexed, tmp_path, wave_slices=1, background_nice=7)
+    settings = copied(indexed, tmp_path, batch_slices=1, background_nice=7)
     async with serving(settings) as services:
         await settled(services)
         monkeypatch.setenv("LODESTONE_FAULT", "embedding:7")  # batches of four pictures: killed in the last of four slices

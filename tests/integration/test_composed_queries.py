@@ -29,9 +29,9 @@ from lodestone.query.composing.candidates import Standing, UnionSource
 from lodestone.query.composing.candidates import _together as together
 from lodestone.query.composing.centring import SHARE
 from lodestone.query.composing.weighing import CAPTION_SHARE
+from lodestone.query.contracts import EqualWeights
 from lodestone.query.learned_stages import LearnedModels
 from lodestone.query.memory import Memory
-from lodestone.query.stages import EqualWeights
 from lodestone.query.tree import Compose, Image, Not, Picture, Text, Vector
 from lodestone.query_log.explain import explain
 from lodestone.query_log.replay import replay

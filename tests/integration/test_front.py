@@ -17,7 +17,7 @@ from tests.support.cli import run_here
 from tests.support.homes import Service, home_settings, index, running_service, wait_until, write_pictures
 from tests.support.image_servers import ImageServer
 
-from lodestone.home.service_address import find_service
+from lodestone.home.running_service.address import find_service
 from lodestone_serve.traffic.proxy_middleware import GRACE_S
 
 pytestmark = [pytest.mark.ray, pytest.mark.slow, pytest.mark.timeout(300)]

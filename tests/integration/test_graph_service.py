@@ -24,7 +24,7 @@ from tests.support.pictures import encoded
 from lodestone.access.caller import LOCAL_CALLER
 from lodestone.config.home import Home
 from lodestone.config.settings import Settings
-from lodestone.home.service_address import read_address
+from lodestone.home.running_service.address import read_address
 from lodestone_schemas.api import SearchOptions, SearchRequest
 from lodestone_serve.inference.home import home_services
 

@@ -24,8 +24,8 @@ from lodestone.catalog.catalog import Catalog
 from lodestone.config.home import Home
 from lodestone.config.settings import Settings
 from lodestone.errors import NotFoundError
+from lodestone.home.running_service.address import read_address
 from lodestone.home.runtime import Runtime
-from lodestone.home.service_address import read_address
 from lodestone.query_log.trace import Trace
 from lodestone.spaces.bridge_weights import BridgeWeights
 from lodestone_schemas.api import SearchResponse

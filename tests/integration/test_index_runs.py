@@ -219,7 +219,7 @@ def test_a_source_that_stays_away_for_a_while_is_waited_for(tmp_path: Path, fail
         assert sorted(states) == ["done"] * 2 + ["failed"] * 4
 
 
-def test_each_wave_can_be_found_before_the_next_is_embedded(tmp_path: Path) -> None:
+def test_each_batch_can_be_found_before_the_next_is_embedded(tmp_path: Path) -> None:
     write_photos(tmp_path / "photos", 48)
     pool = Disturbed(lambda _: None)
     synced: list[tuple[str, bool]] = []
@@ -227,9 +227,9 @@ def test_each_wave_can_be_found_before_the_next_is_embedded(tmp_path: Path) -> N
     def synchronise(run_id: str, _: Progress, *, build: bool = True) -> None:
         synced.append((run_id, build))
 
-    with open_runtime(tmp_path, executor="ray", wave_slices=2) as runtime:
+    with open_runtime(tmp_path, executor="ray", batch_slices=2) as runtime:
         report = index_paths(runtime, IndexRequest((tmp_path / "photos",)), pool=pool, synchronise=synchronise)
-    assert pool.calls == [6]  # the workers do not notice where a wave ends
+    assert pool.calls == [6]  # the workers do not notice where a batch ends
     assert len(synced) >= 2
     assert {run_id for run_id, _ in synced} == {report.run_id}
     builds = [build for _, build in synced]

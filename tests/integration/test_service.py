@@ -26,7 +26,7 @@ from tests.support.pictures import encoded, huge_png_bytes
 
 from lodestone.config.home import Home
 from lodestone.errors import ImageError, NotFoundError
-from lodestone.home.service_address import find_service
+from lodestone.home.running_service.address import find_service
 from lodestone_schemas.api import SearchFilters, SearchOptions, SearchRequest
 
 pytestmark = pytest.mark.ray

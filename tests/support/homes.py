@@ -21,8 +21,8 @@ from tests.support.pictures import write_photos
 
 from lodestone.config.home import Home
 from lodestone.config.settings import Settings, load_settings
-from lodestone.home.local_client import ServiceClient
-from lodestone.home.service_address import ServiceAddress, read_address
+from lodestone.home.running_service.address import ServiceAddress, read_address
+from lodestone.home.running_service.client import ServiceClient
 
 START_S = 180.0
 _SERVE = """

@@ -17,8 +17,8 @@ import uvicorn
 
 from lodestone.config.home import Home
 from lodestone.config.settings import Settings
-from lodestone.home.local_client import ServiceClient
-from lodestone.home.service_address import ServiceAddress
+from lodestone.home.running_service.address import ServiceAddress
+from lodestone.home.running_service.client import ServiceClient
 from lodestone.services.use_cases import Services
 from lodestone_serve.http.application import create_app
 from lodestone_serve.inference.home import home_services

@@ -18,12 +18,12 @@ from lodestone_schemas.collections import Quantization
 if TYPE_CHECKING:
     from rich.console import Console
 
+    from lodestone.capacity.formulas import CatalogKind, Cluster, Plan
+    from lodestone.capacity.rates import Gpu, Rates
+    from lodestone.capacity.remembered import RateRecord
+    from lodestone.capacity.simulate import Simulated
+    from lodestone.capacity.workload import Workload
     from lodestone.config.settings import Settings
-    from lodestone.planner.capacity import CatalogKind, Cluster, Plan
-    from lodestone.planner.rates import Gpu, Rates
-    from lodestone.planner.remembered import RateRecord
-    from lodestone.planner.simulate import Simulated
-    from lodestone.planner.workload import Workload
 
 _SEEDS = 5
 _SIMULATED = 1_000_000  # pictures: what is lost is lost at the end
@@ -142,14 +142,14 @@ def plan(
 ) -> None:
     """Plan machines, hours, memory and disk for a collection. Figures that are guesses are listed as such."""
     with CommandContext(profile=profile, output=output, purpose="lodestone plan") as context:
+        from lodestone.capacity.advice import assumptions, cards_within
+        from lodestone.capacity.formulas import Cluster
+        from lodestone.capacity.formulas import plan as plan_capacity
+        from lodestone.capacity.rates import DEFAULT_RATES
+        from lodestone.capacity.workload import of_profile, parse_count, picture_size
         from lodestone.config.compositions import all_compositions
         from lodestone.config.own_profiles import choose_profile
         from lodestone.config.store import CLUSTER_REPLICATION
-        from lodestone.planner.advice import assumptions, cards_within
-        from lodestone.planner.capacity import Cluster
-        from lodestone.planner.capacity import plan as plan_capacity
-        from lodestone.planner.rates import DEFAULT_RATES
-        from lodestone.planner.workload import of_profile, parse_count, picture_size
         from lodestone_cli.planned import Planned, print_plan
 
         settings, now = context.loaded.settings, datetime.now(UTC)
@@ -216,8 +216,8 @@ def _card(gpu: str | None, *, gpus: int | None, card_rate: float | None, within:
     """Return the kind of card; None without cards, or where only a card's rate is known. Refuse options that contradict."""
     from math import inf
 
+    from lodestone.capacity.rates import find_gpu
     from lodestone.errors import InvalidRequestError, UnknownNameError
-    from lodestone.planner.rates import find_gpu
 
     if card_rate is not None and not 0 < card_rate < inf:
         raise InvalidRequestError(f"a card that does {card_rate:g} images/s is no card", hint="give what you measured")
@@ -260,12 +260,12 @@ def _cores_here() -> int:
 
 def _measured(settings: Settings, here: Path | None, now: datetime) -> RateRecord | None:
     """Return the rates of this machine with the profile's models, measured now or in an earlier call."""
-    from lodestone.planner.remembered import recall, remember
+    from lodestone.capacity.remembered import recall, remember
 
     if here is None:
         return recall(settings.home, profile=settings.profile)
+    from lodestone.capacity.calibrate import calibrate
     from lodestone.config.home import Home
-    from lodestone.planner.calibrate import calibrate
     from lodestone_jobs.index import run_index
 
     found = calibrate(settings, here.expanduser(), run=run_index)
@@ -275,7 +275,7 @@ def _measured(settings: Settings, here: Path | None, now: datetime) -> RateRecor
 
 def _seconds_here(settings: Settings, measured: RateRecord, workload: Workload, rates: Rates) -> float | None:
     """Return the seconds of a first run on this machine; None where the pictures' size is not the measured one."""
-    from lodestone.planner.capacity import build_core_seconds
+    from lodestone.capacity.formulas import build_core_seconds
 
     if workload.megapixels != measured.megapixels:
         return None
@@ -290,8 +290,8 @@ def _simulate(
 
     Without `stragglers` no slow workers are simulated: measured rates contain them already.
     """
-    from lodestone.planner.capacity import SLICE
-    from lodestone.planner.simulate import Scenario, simulate
+    from lodestone.capacity.formulas import SLICE
+    from lodestone.capacity.simulate import Scenario, simulate
 
     workers = max(cluster.gpus or cluster.model_cores, 1)
     shared = {"read", "requests", "record", "load"}  # one network, one driver, one store: slices pass them one after the other
@@ -308,8 +308,8 @@ def _simulate(
         hours_between_failures=hours[0],
         hours_between_node_failures=hours[1],
         attempts=limits.attempts,
-        wave_slices=made.slices,  # workers do not wait at the end of a batch of slices
-        wave_seconds=math.inf,
+        batch_slices=made.slices,  # workers do not wait at the end of a batch of slices
+        batch_seconds=math.inf,
         driver_seconds=rows / theirs,
     )
     if not stragglers:
@@ -326,7 +326,7 @@ def _facts(
     measured: RateRecord | None,
     simulated: tuple[Simulated, ...],
 ) -> dict[str, Any]:
-    from lodestone.planner.rates import MODELS, TIMM
+    from lodestone.capacity.rates import MODELS, TIMM
 
     known = {name: {**asdict(MODELS[name]), "source": TIMM} for name in workload.models if name in MODELS}
     sizes = {name: getattr(made.store, name) for name in ("ram_gb", "disk_gb", "ram_to_buy_gb", "disk_to_buy_gb")}

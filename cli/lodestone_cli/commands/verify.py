@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from lodestone.errors import LodestoneError
-    from lodestone.home.local_client import ServiceClient
+    from lodestone.home.running_service.client import ServiceClient
     from lodestone.indexing.sync.verify import CollectionVerification
 
 

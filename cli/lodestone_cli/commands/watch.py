@@ -114,9 +114,9 @@ def _synchronise(settings: Settings, run_id: str, progress: Progress, build: boo
     This process holds the store only while it synchronises.
     """
     from lodestone.config.home import Home
-    from lodestone.home.local_client import ServiceClient
+    from lodestone.home.running_service.address import find_service
+    from lodestone.home.running_service.client import ServiceClient
     from lodestone.home.runtime import Runtime
-    from lodestone.home.service_address import find_service
     from lodestone.indexing.sync.collections import sync
     from lodestone_jobs.index import through
 

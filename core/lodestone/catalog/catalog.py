@@ -2,7 +2,7 @@
 
 Driver and service may have it open at once. Every method blocks, is thread-safe, and is one short transaction (long reads are
 iterators over pages, which hold no transaction between them). Methods take and return the records of records.py and of
-learning.py, and raise:
+use_records.py, and raise:
 
     CatalogError     the database cannot be read or written (also: a row that breaks a constraint)
     OutOfSpaceError  the disk is full; the transaction left nothing behind

@@ -10,7 +10,7 @@ from contextlib import closing
 from pathlib import Path
 from typing import Final
 
-from lodestone.catalog.places import read_only_address
+from lodestone.catalog.file_places import read_only_address
 
 _MOST: Final = 50
 _WAIT_S: Final = 0.2

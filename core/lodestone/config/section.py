@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from typing import Any, Final
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any, ClassVar, Final
 
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import BaseModel, ConfigDict, ValidationError, model_validator
 
 from lodestone_schemas.redaction import refused_value, shown_setting
 
@@ -23,9 +23,23 @@ class SafeRepresentation(BaseModel):
 
 
 class SettingsSection(SafeRepresentation):
-    """One section of the settings: frozen, and without names that it does not know."""
+    """One section of the settings: frozen, and without names that it does not know.
+
+    Attributes:
+        former_names: Former name of a setting -> its name. A former name is read too, unless today's is given beside it.
+    """
 
     model_config = SECTION_CONFIG
+    former_names: ClassVar[Mapping[str, str]] = {}
+
+    @model_validator(mode="before")
+    @classmethod
+    def _under_its_name(cls, given: Any) -> Any:  # noqa: ANN401 - whatever was given, which may be no mapping
+        if not isinstance(given, Mapping) or not cls.former_names.keys() & given.keys():
+            return given
+        return {cls.former_names[name]: value for name, value in given.items() if name in cls.former_names} | {
+            name: value for name, value in given.items() if name not in cls.former_names
+        }
 
 
 def refusal_of(error: ValidationError, *, within: str = "") -> tuple[str, str]:

@@ -7,13 +7,15 @@ came from.
 
 from __future__ import annotations
 
+import logging
 import os
 import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from difflib import get_close_matches
 from pathlib import Path
-from typing import Any, Literal, Self
+from types import MappingProxyType
+from typing import Any, Final, Literal, Self
 
 import platformdirs
 from pydantic import BaseModel, Field, ValidationError, model_validator
@@ -28,6 +30,7 @@ from lodestone.config.serve import ServeSettings as ServeSettings  # noqa: PLC04
 from lodestone.config.store import StoreSettings as StoreSettings  # noqa: PLC0414 - a section as the others
 from lodestone.errors import ConfigurationError
 
+_log = logging.getLogger(__name__)
 CONFIG_NAME = "lodestone.toml"
 ENVIRONMENT_PREFIX = "LODESTONE_"
 _ALIKE = 0.75  # similarity from which a name may be meant by another; see difflib
@@ -46,6 +49,8 @@ class ModelSettings(SettingsSection):
 
 class IndexSettings(SettingsSection):
     """Settings that apply to index runs."""
+
+    former_names = MappingProxyType({"wave_slices": "batch_slices", "wave_s": "batch_s"})
 
     slice_size: int = Field(
         0,
@@ -68,11 +73,12 @@ class IndexSettings(SettingsSection):
     )
     attempts: int = Field(4, ge=1, le=100, description="Tries of a slice in one run.")
     backoff_s: float = Field(1.0, ge=0, le=600, description="Seconds before a slice is tried again; doubled each time.")
-    wave_slices: int = Field(400, ge=1, le=100_000, description="Most slices that one wave hands out.")
-    wave_s: float = Field(
+    batch_slices: int = Field(400, ge=1, le=100_000, description="Most slices in one batch of slices.")
+    batch_s: float = Field(
         300.0,
         gt=0,
-        description="Most seconds of a wave, after which its pictures can be found; the first takes 3, each next twice that.",
+        description="Most seconds of a batch of slices, after which its pictures can be found; the first takes 3, each next "
+        "twice that.",
     )
     background_nice: int = Field(
         10, ge=0, le=19, description="Niceness of the process that indexes beside a service: 0 yields to nobody, 19 to all."
@@ -314,14 +320,29 @@ def _require_known_sections() -> None:
             )
 
 
+# Former dotted name of a setting -> its name.
+_FORMER: Final = {
+    f"{section}.{former}": f"{section}.{name}"
+    for section, field in Settings.model_fields.items()
+    if isinstance(field.annotation, type) and issubclass(field.annotation, SettingsSection)
+    for former, name in field.annotation.former_names.items()
+}
+
+
 def _sources_of(settings: Settings, flags: Mapping[str, Any]) -> dict[str, str]:
     path = config_path(settings.home)
     from_flags, from_file = set(flatten(flags)), set(flatten(_read_file(path)))
     # `env.keys()` is case-sensitive on POSIX while pydantic-settings is not.
     variables = {name.lower(): name for name, value in os.environ.items() if value}
     sources = {}
+    for former, name in _FORMER.items():
+        variable = variables.get(_variable_of(former))
+        if former in from_file or variable:
+            source = f"{variable or path} (as {former})"
+            _log.warning("the setting %s is named %s now: %s", former, name, variable or path)
+            sources[name] = source
     for name in flatten(settings.model_dump()):
-        variable = variables.get("lodestone_" + name.replace(".", "__"))
+        variable = variables.get(_variable_of(name))
         section = variables.get("lodestone_" + name.split(".", maxsplit=1)[0]) if "." in name else None
         if name in from_flags:
             sources[name] = "flag"
@@ -330,8 +351,13 @@ def _sources_of(settings: Settings, flags: Mapping[str, Any]) -> dict[str, str]:
         elif name in from_file:
             sources[name] = str(path)
         else:
-            sources[name] = "default"
+            sources.setdefault(name, "default")
     return sources
+
+
+def _variable_of(name: str) -> str:
+    """Return the name of a setting's variable, in small letters."""
+    return ENVIRONMENT_PREFIX.lower() + name.replace(".", "__")
 
 
 def flatten(tree: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:

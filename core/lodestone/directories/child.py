@@ -24,7 +24,7 @@ from lodestone.indexing.progress import Progress, ProgressEvent, RunStage
 
 _ABANDONED: Final = 3
 _PROGRESS_S: Final = 0.2  # seconds between two reports of one stage
-_WAVE_S: Final = 60.0  # longest time, in seconds, until embedded pictures become searchable
+_BATCH_S: Final = 60.0  # longest time, in seconds, until embedded pictures become searchable
 _log = logging.getLogger(__name__)
 
 
@@ -33,7 +33,7 @@ class _Parent:
 
     def __init__(self, channel: Connection) -> None:
         self._channel = channel
-        self._sending = threading.Lock()  # a sync between two waves is requested from another thread
+        self._sending = threading.Lock()  # a sync between two batches of slices is requested from another thread
         self._answers: queue.SimpleQueue[Synced] = queue.SimpleQueue()
         self._stage: RunStage | None = None
         self._reported_at = 0.0
@@ -102,7 +102,7 @@ def work(channel: Connection) -> None:
             resume="" if order.resume else None,
         )
         index = start.settings.index
-        index_settings = index.model_copy(update={"wave_s": min(index.wave_s, _WAVE_S)})
+        index_settings = index.model_copy(update={"batch_s": min(index.batch_s, _BATCH_S)})
         settings = start.settings.model_copy(update={"index": index_settings})
         with Runtime.open(settings, purpose="background indexing") as runtime:
             report = index_paths(runtime, request, synchronise=parent.synchronise, progress=parent.progress)

@@ -17,11 +17,11 @@ from lodestone.config.engines import EngineSettings
 from lodestone.evaluation.ask import EvaluatedSystem
 from lodestone.evaluation.needle_variants import NeedleSetup, NeedleVariant
 from lodestone.generators.assembly import make_hub
+from lodestone.query.contracts import EqualWeights
 from lodestone.query.engine import QueryEngine
 from lodestone.query.guides.captions import CaptionRule
 from lodestone.query.guides.search import GUIDES_ALONE
 from lodestone.query.learned_stages import AssignedTrust, LearnedModels
-from lodestone.query.stages import EqualWeights
 from lodestone.retrieval.fusion import TEXT_GUIDE
 from lodestone.trust.rule import learnt_by_needle, reciprocal_rank_losses
 from lodestone_schemas.api import SearchRequest, SearchResponse
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from lodestone.evaluation.datasets.base import EvalQuery
     from lodestone.generators.hub import Hub
     from lodestone.home.runtime import Runtime
-    from lodestone.query.stages import Encoder
+    from lodestone.query.contracts import Encoder
 
 JUDGED: Final = 10  # results of an answer that the simulated user looks at
 

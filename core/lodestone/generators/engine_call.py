@@ -91,7 +91,7 @@ class Draw:
 
     Attributes:
         until: Absolute deadline for the guides, seconds on `time.monotonic()`'s clock.
-        purse: Budget of the query.
+        budget: Of the query.
         log: Notes of the query.
         done: Engines that this query asks no more: they failed, or have no more guides for it.
         fresh: True to bypass the guide cache, for reading and for writing.

@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from contextlib import closing
 from typing import TYPE_CHECKING, Final
 
-from lodestone.home.service_address import TOKEN_HEADER, ServiceAddress
+from lodestone.home.running_service.address import TOKEN_HEADER, ServiceAddress
 from lodestone_schemas.searching import SearchRequest, SearchResponse
 
 if TYPE_CHECKING:

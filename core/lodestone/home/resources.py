@@ -31,7 +31,7 @@ def refuse_beside_service(home: Home, *, hint: str) -> None:
         home: The home.
         hint: What to do instead.
     """
-    from lodestone.home.service_address import find_service
+    from lodestone.home.running_service.address import find_service
 
     address = find_service(home)
     if address is not None:

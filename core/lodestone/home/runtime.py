@@ -32,9 +32,9 @@ if TYPE_CHECKING:
     from lodestone.imaging.decode import DecodedImage
     from lodestone.models.cache import ModelCache
     from lodestone.models.context import ModelContext
+    from lodestone.query.contracts import Encoder, RemoteEncoders, RemoteStages, Tagger
     from lodestone.query.encoder import LocalEncoder
     from lodestone.query.engine import QueryEngine
-    from lodestone.query.stages import Encoder, RemoteEncoders, RemoteStages, Tagger
     from lodestone.spaces.base import Projection
     from lodestone.store.base import VectorStore
     from lodestone.text_encoders.base import TextEncoder

@@ -13,7 +13,7 @@ from PIL import Image
 from lodestone.backbones.base import Backbone, BackboneOutputs, OutputKey, Outputs
 from lodestone.clock import remaining
 from lodestone.errors import ModelUnavailableError
-from lodestone.query.stages import EncodedTexts, Pixels, Vectors
+from lodestone.query.contracts import EncodedTexts, Pixels, Vectors
 from lodestone.spaces.base import Projection
 from lodestone.text_encoders.base import TextEncoder
 

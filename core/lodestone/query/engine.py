@@ -16,6 +16,7 @@ from lodestone.config.settings import QuerySettings
 from lodestone.errors import UnknownNameError
 from lodestone.files.beneath import Boundaries
 from lodestone.query.composing.assembly import StageMaker
+from lodestone.query.contracts import Encoder, EqualWeights, GuideSource, PictureSource, SpaceWeigher
 from lodestone.query.first_pass import FirstPassStage
 from lodestone.query.guides.captions import CaptionEvidence, CaptionRule
 from lodestone.query.guides.outliers import UMAP_FROM
@@ -27,7 +28,6 @@ from lodestone.query.leaves import LeafSources, RetrievalStage
 from lodestone.query.pipeline import DecideStage, QueryPipeline, ResolveStage
 from lodestone.query.request_context import NOW, RequestContext
 from lodestone.query.searchable import CURRENT, IndexVersions
-from lodestone.query.stages import Encoder, EqualWeights, GuideSource, PictureSource, SpaceWeigher
 from lodestone.query.tree import Compose, Image, Picture, Query, Text, Where
 from lodestone.query.words.checker import QueryChecker
 from lodestone.retrieval.calibration import ScoreCalibration

@@ -21,13 +21,13 @@ from lodestone.clock import remaining, within
 from lodestone.errors import StoreError
 from lodestone.generators.base import TagSource
 from lodestone.generators.query_notes import describe_failure
+from lodestone.query.contracts import QueryMemory, TrustSource
 from lodestone.query.gate import GateModel, Method
 from lodestone.query.guides.captions import CaptionMatches
 from lodestone.query.methods import caption_method, methods_of
 from lodestone.query.presence import HEAD, Presence, PresenceJudge, SpaceSigns, with_tags, with_written
 from lodestone.query.resolve import ResolvedQuery
 from lodestone.query.running import RunningQuery
-from lodestone.query.stages import QueryMemory, TrustSource
 from lodestone.query_log.recorder import Recorder
 from lodestone.query_log.trace import Trace
 from lodestone.retrieval.fusion import TEXT_GUIDE

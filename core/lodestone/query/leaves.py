@@ -15,8 +15,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lodestone.errors import InvalidRequestError, NotFoundError, UnknownNameError
+from lodestone.query.contracts import Encoder
 from lodestone.query.running import RunningQuery
-from lodestone.query.stages import Encoder
 from lodestone.query.tree import Image, Leaf, Picture, Text, Vector
 from lodestone.query_log.trace import Kind
 from lodestone.retrieval.fusion import PICTURE_GUIDE, TEXT_GUIDE

@@ -32,6 +32,7 @@ from lodestone.config.settings import QuerySettings
 from lodestone.generators.base import Guide
 from lodestone.generators.query_notes import QueryNotes
 from lodestone.query.composing.assembly import CompositionStages
+from lodestone.query.contracts import Encoder, GuideSource
 from lodestone.query.first_pass import FirstPass, FirstPassStage, QueryWeights
 from lodestone.query.guides.outcome import GuideOutcome
 from lodestone.query.guides.stage import GuideInput, GuideStage
@@ -45,7 +46,6 @@ from lodestone.query.resolve import ResolvedQuery, deadline_of, resolve
 from lodestone.query.responses import QueryAnswer, Stage, finished, guide_info, guide_infos, opening_event, response_of
 from lodestone.query.running import RunningQuery, too_late
 from lodestone.query.searchable import CURRENT, IndexVersions
-from lodestone.query.stages import Encoder, GuideSource
 from lodestone.query.tree import Query
 from lodestone.query.words.checker import QueryChecker
 from lodestone.retrieval.searcher import Ranking

@@ -22,7 +22,7 @@ from lodestone_schemas.openai import DrawingRequest, ModelInfo, ModelList
 if TYPE_CHECKING:
     from lodestone.generators.hub import Hub
     from lodestone.home.runtime import Runtime
-    from lodestone.query.stages import Encoder
+    from lodestone.query.contracts import Encoder
     from lodestone.services.sessions.session import HomeSession
 
 Vectors = NDArray[np.float32]

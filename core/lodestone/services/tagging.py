@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from lodestone.access.caller import Caller
 
 if TYPE_CHECKING:
-    from lodestone.query.stages import Encoder, Tagger
+    from lodestone.query.contracts import Encoder, Tagger
     from lodestone.services.pictures import PictureUseCases
     from lodestone.services.sessions.session import HomeSession
     from lodestone_schemas.api import PictureTags

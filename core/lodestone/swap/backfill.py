@@ -189,7 +189,7 @@ def _embed(
                 progress=progress,
                 boundaries=boundaries_of(runtime.settings),
             )
-            slice_batches.run(executor, rows=rows, after_wave=lambda: None)
+            slice_batches.run(executor, rows=rows, after_batch=lambda: None)
     except BaseException as error:
         catalog.finish_run(run.run_id, _ended_by(error), f"{type(error).__name__}: {error}")
         raise

@@ -15,7 +15,7 @@ from PIL import Image
 
 from lodestone.errors import DeadlineExceededError
 from lodestone.imaging.quality import measure_quality
-from lodestone.query.stages import Encoder
+from lodestone.query.contracts import Encoder
 from lodestone.spaces.base import Projection
 from lodestone.spaces.labels import LabelSpace
 from lodestone_schemas.pictures import PictureLabel, PictureQuality, PictureSafety, PictureTags

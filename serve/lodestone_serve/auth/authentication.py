@@ -22,7 +22,7 @@ from lodestone.access.key_cache import KeyRing, KeyStore
 from lodestone.access.keys import PREFIX, ApiKey
 from lodestone.config.serve import AuthSettings
 from lodestone.errors import DeadlineExceededError, ForbiddenError, LodestoneError, UnauthorizedError
-from lodestone.home.service_address import TOKEN_HEADER
+from lodestone.home.running_service.address import TOKEN_HEADER
 from lodestone_schemas.access import Scope as Right
 from lodestone_serve.auth.oidc import TokenReader
 from lodestone_serve.auth.passes import UnlockPasses

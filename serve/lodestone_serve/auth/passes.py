@@ -16,7 +16,7 @@ from typing import Final
 from starlette.datastructures import Headers
 
 from lodestone.config.serve import ServeSettings
-from lodestone.home.service_address import TOKEN_HEADER
+from lodestone.home.running_service.address import TOKEN_HEADER
 from lodestone_serve.auth.same_machine import SameMachine
 
 HOLDS_S: Final = 12 * 3600

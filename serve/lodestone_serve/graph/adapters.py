@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 
 from lodestone.errors import DeadlineExceededError, OverloadedError
 from lodestone.generators.base import Generator, Guide, GuideRequest
-from lodestone.query.stages import EncodedTexts, Pixels, Vectors
+from lodestone.query.contracts import EncodedTexts, Pixels, Vectors
 from lodestone.spaces.base import Projection
 from lodestone_serve.graph.calls import StageCall
 

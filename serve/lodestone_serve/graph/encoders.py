@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Final
 import structlog
 
 from lodestone.errors import ServiceUnavailableError
-from lodestone.query.stages import EncodedTexts, Pixels, Vectors
+from lodestone.query.contracts import EncodedTexts, Pixels, Vectors
 from lodestone_serve.graph.deadlines import from_the_wire
 from lodestone_serve.graph.policy import OCCUPANCY
 from lodestone_serve.graph.replicas import Host, threads_turn, with_own_threads

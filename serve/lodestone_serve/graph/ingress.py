@@ -14,7 +14,7 @@ from fastapi import FastAPI
 
 from lodestone.config.home import Home
 from lodestone.generators.base import Generator
-from lodestone.query.stages import Encoder, RemoteStages, Tagger
+from lodestone.query.contracts import Encoder, RemoteStages, Tagger
 from lodestone.services.sessions.serving import ServingSession
 from lodestone.services.use_cases import make_services
 from lodestone_serve.graph.adapters import RemoteEncoder, RemoteGenerator

@@ -27,7 +27,7 @@ from lodestone.config.home import Home
 from lodestone.config.own_profiles import choose_profile
 from lodestone.config.settings import Settings
 from lodestone.errors import ConfigurationError, LodestoneError, ServiceUnavailableError, StoreLockedError
-from lodestone.home.service_address import TOKEN_HEADER, ServiceAddress, find_service
+from lodestone.home.running_service.address import TOKEN_HEADER, ServiceAddress, find_service
 from lodestone.store.ownership import StoreOwnership
 from lodestone_client.problems import error_of
 from lodestone_serve.auth.exposure import checked_exposure

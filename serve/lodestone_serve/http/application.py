@@ -19,7 +19,7 @@ from lodestone.access.caller import LOCAL_CALLER
 from lodestone.config.compositions import DEFAULT_COMPOSITION
 from lodestone.config.home import Home
 from lodestone.config.settings import ServeSettings
-from lodestone.home.service_address import instance_of
+from lodestone.home.running_service.address import instance_of
 from lodestone.services.use_cases import Services
 from lodestone_serve.auth.authentication import KEY_HEADER, Authentication, Authenticator
 from lodestone_serve.auth.exposure import checked_exposure

@@ -18,14 +18,14 @@ from numpy.typing import NDArray
 
 from lodestone.errors import DeadlineExceededError
 from lodestone.models.hardware import cores, gpus
-from lodestone.query.stages import EncodedTexts, Pixels, Vectors
+from lodestone.query.contracts import EncodedTexts, Pixels, Vectors
 from lodestone_serve.inference.lanes import Lane, Name
 
 if TYPE_CHECKING:
     from lodestone.generators.base import Generator
     from lodestone.home.runtime import Runtime
+    from lodestone.query.contracts import Encoder, Tagger
     from lodestone.query.encoder import LocalEncoder
-    from lodestone.query.stages import Encoder, Tagger
     from lodestone.spaces.base import Projection
 
 Item = TypeVar("Item")

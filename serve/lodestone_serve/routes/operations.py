@@ -11,7 +11,7 @@ from prometheus_client import CONTENT_TYPE_LATEST
 
 from lodestone import __version__
 from lodestone.config.home import Home
-from lodestone.home.service_address import instance_of, read_address
+from lodestone.home.running_service.address import instance_of, read_address
 from lodestone.services.limits import shown
 from lodestone.services.operations import OperationUseCases
 from lodestone.services.redaction import redact_status

@@ -35,7 +35,7 @@ _FEW: Final = 8  # so many first answers do not count, because they load models
 class Admission:
     """Admits at most `max_ongoing` running queries and `max_queued` waiting ones.
 
-    Fewer run where more would slow each other down (pace.py).
+    Fewer run where more would slow each other down (concurrency_limiter.py).
 
     Interactive queries go before those of batches, of which at most `batch_ongoing` run at once; among equals, first come,
     first served. When the queue is full, a waiting query of a batch is refused in favour of an interactive one. For one event

@@ -14,8 +14,8 @@ from tests.support.home import settings_for
 from tests.support.scripted_server import answer, scripted
 
 from lodestone.errors import StoreLockedError
+from lodestone.home.running_service.address import ServiceAddress, instance_of
 from lodestone.home.runtime import Runtime
-from lodestone.home.service_address import ServiceAddress, instance_of
 from lodestone.store.ownership import StoreOwnership
 
 TOKEN = "a-token"

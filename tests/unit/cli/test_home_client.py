@@ -20,8 +20,8 @@ from tests.support.scripted_server import answer, problem, scripted
 
 from lodestone.catalog.records import ImageRecord, ImageState
 from lodestone.home.quick_search import QuickSearcher
+from lodestone.home.running_service.address import TOKEN_HEADER, ServiceAddress, instance_of
 from lodestone.home.runtime import Runtime
-from lodestone.home.service_address import TOKEN_HEADER, ServiceAddress, instance_of
 from lodestone.indexing.run.index_run import index_paths
 from lodestone.indexing.run.report import IndexRequest
 from lodestone.services.lazy import USE_CASES

@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 from tests.support.cli import Finished, run_here
 
-from lodestone.planner.calibrate import MachineCalibration
-from lodestone.planner.rates import DEFAULT_RATES
-from lodestone.planner.remembered import remember
+from lodestone.capacity.calibrate import MachineCalibration
+from lodestone.capacity.rates import DEFAULT_RATES
+from lodestone.capacity.remembered import remember
 
 
 def cli(home: Path, *arguments: str) -> Finished:
@@ -48,7 +48,7 @@ def test_workers_that_wait_for_the_store_are_not_taken_for_slow_ones(tmp_path: P
     told = cli(tmp_path / "home", "plan", "--images", "1M", *options).json
     assert told["plan"]["bottleneck"] == "load"
     assert all(0.6 < run["efficiency"] <= 1 for run in told["simulation"])
-    assert {run["waves"] for run in told["simulation"]} == {1}  # more than index.wave_slices workers are no matter
+    assert {run["batches"] for run in told["simulation"]} == {1}  # more than index.batch_slices workers are no matter
 
 
 @pytest.mark.parametrize("profile", ["embedded", "accurate"])

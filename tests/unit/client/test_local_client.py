@@ -28,8 +28,8 @@ from lodestone.errors import (
     UnauthorizedError,
     UnknownNameError,
 )
-from lodestone.home.local_client import ServiceClient
-from lodestone.home.service_address import ServiceAddress, find_service, read_address
+from lodestone.home.running_service.address import ServiceAddress, find_service, read_address
+from lodestone.home.running_service.client import ServiceClient
 from lodestone_schemas.api import SearchFilters, SearchOptions, SearchRequest
 from lodestone_serve.http.application import create_app
 

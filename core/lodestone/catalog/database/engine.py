@@ -6,7 +6,7 @@ what it writes can be made again (`awaits_disk`).
 
 PostgreSQL: a writing transaction is serialisable, so that the same code loses no update there either; a transaction that
 conflicts with another is run again. If the server restarts or a connection is lost, retries go on for a minute: a statement
-that reads is repeated, a transaction that writes is run again unless its commit succeeded (see once.py).
+that reads is repeated, a transaction that writes is run again unless its commit succeeded (see exactly_once.py).
 
 Driver errors are converted to `LodestoneError`s.
 """

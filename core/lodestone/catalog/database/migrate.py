@@ -30,7 +30,7 @@ REVISIONS: tuple[str, ...] = (
     "0011",
     "0012",
     "0013",
-)  # oldest first; the last is the schema of tables.py
+)  # oldest first; the last is the schema of tables/
 _SCRIPTS = Path(__file__).parents[1] / "migrations"
 _LOCK_SECONDS = 60
 _OPENING_SECONDS = 15  # a server that restarts is back by then; a wrong address should not take longer to be reported

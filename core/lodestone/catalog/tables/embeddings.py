@@ -7,7 +7,7 @@ from sqlalchemy import BigInteger, Column, Float, Index, Integer, String, Table,
 from lodestone.catalog.tables.base import ID, NAME, UtcDateTime, metadata, next_seq, parent
 
 # `seq` orders slices by when they were added, independent of the machines' clocks, as it does in `runs`.
-# `parts` names the parts that have receipts (see parts.py).
+# `parts` names the parts that have receipts (see slice_parts.py).
 slices = Table(
     "slices",
     metadata,

@@ -6,7 +6,8 @@ from sqlalchemy import JSON, BigInteger, Column, Integer, LargeBinary, String, T
 
 from lodestone.catalog.tables.base import ID, NAME, UtcDateTime, metadata
 
-# Proofs of commits, for writers whose connection was lost before the commit was confirmed (see once.py). Pruned after an hour.
+# Proofs of commits, for writers whose connection was lost before the commit was confirmed (see exactly_once.py).
+# Pruned after an hour.
 write_tokens = Table(
     "write_tokens",
     metadata,

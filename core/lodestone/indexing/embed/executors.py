@@ -23,7 +23,7 @@ POOL_PAYS_SLICES: Final = 2  # with fewer slices, starting workers takes longer 
 
 
 class EmbedExecutor(Protocol):
-    """Runs tasks and yields one receipt for each, in any order. Used for all waves of one run, then closed.
+    """Runs tasks and yields one receipt for each, in any order. Used for all batches of one run, then closed.
 
     A worker that crashes (killed, out of memory, its node lost) also gives a receipt: `SliceReceipt(slice_id, (),
     error=WorkerDiedError(…))`. The run then retries the slice.
@@ -35,7 +35,7 @@ class EmbedExecutor(Protocol):
     def run(
         self, tasks: Iterable[SliceTask], report_progress: SliceProgressCallback = ignore_progress
     ) -> Iterator[SliceReceipt]:
-        """Yield receipts as tasks finish. `tasks` is read lazily. Called once for each wave.
+        """Yield receipts as tasks finish. `tasks` is read lazily. Called once for each batch.
 
         Args:
             tasks: What to embed.

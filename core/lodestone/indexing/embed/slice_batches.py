@@ -1,7 +1,7 @@
-"""Embedding of a corpus's unfinished slices in batches ("waves"); failed slices are retried, and every attempt is recorded.
+"""Embedding of a corpus's unfinished slices in batches; failed slices are retried, and every attempt is recorded.
 
-Slices are streamed from the catalog, and tasks are made when a worker has room, so the driver holds few at a time. A wave ends
-after a number of slices or a time: what is recorded by then becomes searchable. Workers do not notice the end of a wave: the
+Slices are streamed from the catalog, and tasks are made when a worker has room, so the driver holds few at a time. A batch ends
+after a number of slices or a time: what is recorded by then becomes searchable. Workers do not notice the end of a batch: the
 slices of the next one are handed out while those of the one before are in flight. A slice that failed is handed out again
 after a pause. If its worker crashed while it had several slices, each of them is retried without company: all but one are
 innocent, and are embedded as fast as ever. A slice whose worker crashed at it alone is retried with its pictures isolated (see
@@ -57,17 +57,17 @@ _MANY_ROWS: Final = 10_000  # of a run that lasts long enough for garbage collec
 _ABANDONED: Final = 2  # consecutive drivers that crashed at a slice: no coincidence
 
 
-FIRST_WAVE_S: Final = 3.0
-"""Seconds of the first wave. A first run of 800 pictures takes two minutes or three on two cores."""
+FIRST_BATCH_S: Final = 3.0
+"""Seconds of the first batch. A first run of 800 pictures takes two minutes or three on two cores."""
 
 
 @dataclass(frozen=True, slots=True)
 class SliceBatchLimits:
-    """Limits of a wave's size and of the attempts at a slice.
+    """Limits of a batch's size and of the attempts at a slice.
 
     Attributes:
-        slices: Most slices of a wave.
-        seconds: Most seconds after which a wave gives out no further slice.
+        slices: Most slices of a batch.
+        seconds: Most seconds after which a batch gives out no further slice.
         attempts: Most attempts at a slice in one run.
         backoff: Seconds before the second attempt, doubled for each further one.
     """
@@ -97,7 +97,7 @@ class SliceBatches:
         corpus_id: Corpus of the slices.
         run_id: Run that the attempts belong to.
         parts: Parts that a finished slice has.
-        pulse: Checked before every task.
+        heartbeat: Checked before every task.
         progress: Called for every slice.
         limits: See `SliceBatchLimits`.
         boundaries: What may be opened of the roots.
@@ -141,13 +141,13 @@ class SliceBatches:
     _counted: Counter[str] = field(default_factory=Counter)  # pictures of unfinished slices that the meter has counted
     _awaited: set[str] = field(default_factory=set)  # slices that are finished before an early end
 
-    def run(self, executor: EmbedExecutor, *, rows: int, after_wave: Callable[[], None]) -> None:
+    def run(self, executor: EmbedExecutor, *, rows: int, after_batch: Callable[[], None]) -> None:
         """Embed until no unfinished slice is left that can be embedded.
 
         Args:
             executor: Runs the tasks.
             rows: Pictures in all the slices that are unfinished now.
-            after_wave: Called between two waves, while slices are in flight; it must not take long.
+            after_batch: Called between two batches, while slices are in flight; it must not take long.
 
         Raises:
             LodestoneError: the work as a whole failed; what is finished is recorded.
@@ -156,14 +156,14 @@ class SliceBatches:
         self._roots = {root.root_id: root for root in self.catalog.roots(self.corpus_id)}
         fresh = (_Try(record) for record in self.catalog.unfinished_slices(self.parts.names(), self.corpus_id))
         self._meter = Meter(self.progress, RunStage.EMBED, total=rows)
-        waves = _Waves(self.limits, after_wave)
+        batches = _Batches(self.limits, after_batch)
         with _frozen_heap() if rows >= _MANY_ROWS else nullcontext(), self.stop.honoured(self._prepare_end):
-            self._embed(executor, fresh, waves)
+            self._embed(executor, fresh, batches)
 
-    def _embed(self, executor: EmbedExecutor, fresh: Iterator[_Try], waves: _Waves) -> None:
+    def _embed(self, executor: EmbedExecutor, fresh: Iterator[_Try], batches: _Batches) -> None:
         following = next(fresh, None)
         while following is not None:
-            for receipt in executor.run(self._tasks(chain((following,), fresh), waves), self._tell):
+            for receipt in executor.run(self._tasks(chain((following,), fresh), batches), self._tell):
                 self._receive(receipt)
                 if self.stop.is_asked and not self._awaited:
                     return
@@ -181,11 +181,11 @@ class SliceBatches:
             self._meter.total = self._meter.done + sum(record.rows - self._counted[record.slice_id] for record in begun)
         return sum(record.rows for record in begun)
 
-    def _tasks(self, fresh: Iterator[_Try], waves: _Waves) -> Iterator[SliceTask]:
+    def _tasks(self, fresh: Iterator[_Try], batches: _Batches) -> Iterator[SliceTask]:
         """Yield tasks for slices that failed before, as soon as their pause is over, and for all others."""
         while not self.stop.is_asked and (attempt := self._due() or next(fresh, None)) is not None:
             self.heartbeat.check()
-            waves.count()
+            batches.count()
             yield self._task(attempt)
 
     def _await_due(self) -> _Try | None:
@@ -284,19 +284,19 @@ class SliceBatches:
         return random.uniform(longest / 2, longest)  # noqa: S311 - no secret
 
 
-class _Waves:
-    """Ends of waves: the first ones are short, so that the first pictures are soon found, and each takes twice as long.
+class _Batches:
+    """Ends of batches: the first ones are short, so that the first pictures are soon found, and each takes twice as long.
 
     Args:
-        limits: Of a wave.
-        after: Called when a wave is over and another slice is handed out.
+        limits: Of a batch.
+        after: Called when a batch is over and another slice is handed out.
     """
 
     def __init__(self, limits: SliceBatchLimits, after: Callable[[], None]) -> None:
         self._limits = limits
         self._after = after
         self._slices = 0
-        self._seconds = min(FIRST_WAVE_S, limits.seconds)
+        self._seconds = min(FIRST_BATCH_S, limits.seconds)
         self._ends = time.monotonic() + self._seconds
 
     def count(self) -> None:

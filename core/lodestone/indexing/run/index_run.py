@@ -327,12 +327,12 @@ class _Job:
             self.parts,
             self.heartbeat,
             self.progress,
-            SliceBatchLimits(index.wave_slices, index.wave_s, index.attempts, index.backoff_s),
+            SliceBatchLimits(index.batch_slices, index.batch_s, index.attempts, index.backoff_s),
             boundaries_of(self.resources.settings),
             self.stop,
         )
         try:
-            self.slice_batches.run(self.lifecycle.executor(rows), rows=rows, after_wave=self._between_waves)
+            self.slice_batches.run(self.lifecycle.executor(rows), rows=rows, after_batch=self._between_batches)
         finally:
             self.counts["embedded"] += self.slice_batches.embedded
             self.counts["failed"] += self.slice_batches.failed
@@ -360,7 +360,7 @@ class _Job:
                     "them; the next index run deletes them)"
                 )
 
-    def _between_waves(self) -> None:
+    def _between_batches(self) -> None:
         self._stage(RunStage.EMBED)
         self.catching_up.begin()
 

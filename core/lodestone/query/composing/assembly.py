@@ -11,9 +11,9 @@ from lodestone.query.composing.candidates import FusedSource, UnionSource
 from lodestone.query.composing.captions import CaptionSearch
 from lodestone.query.composing.edits import EditStage, check_editors
 from lodestone.query.composing.stage import ComposedStage
+from lodestone.query.contracts import Encoder, GuideSource, PictureSource, SpaceWeigher
 from lodestone.query.guides.captions import CaptionWords
 from lodestone.query.learned_stages import LearnedStages
-from lodestone.query.stages import Encoder, GuideSource, PictureSource, SpaceWeigher
 from lodestone.retrieval.calibration import ScoreCalibration
 from lodestone.retrieval.searcher import Searcher
 from lodestone.store.base import VectorStore

@@ -22,11 +22,11 @@ from lodestone.query.composing.centring import centred
 from lodestone.query.composing.ranking import POOL, diversified, shares_of, similarities
 from lodestone.query.composing.targets import composed_targets
 from lodestone.query.composing.weighing import PartWeighing, Standings, by_space, without_captions
+from lodestone.query.contracts import SpaceWeigher
 from lodestone.query.first_pass import FirstPass, QueryWeights
 from lodestone.query.learned_stages import LearnedStages
 from lodestone.query.leaves import EncodedQuery
 from lodestone.query.running import RunningQuery, too_late
-from lodestone.query.stages import SpaceWeigher
 from lodestone.retrieval.calibration import ScoreCalibration
 from lodestone.retrieval.fusion import WEIGHTED_SUM, FusedList, RankedList, fuse_in_tiers
 from lodestone.retrieval.rescoring import ListSearch

@@ -15,11 +15,11 @@ import numpy as np
 
 from lodestone.config.compositions import Role
 from lodestone.query.composing.candidates import Standing
+from lodestone.query.contracts import SpaceWeigher
 from lodestone.query.first_pass import QueryWeights
 from lodestone.query.leaves import EncodedLeaf, EncodedQuery
 from lodestone.query.parts import Part
 from lodestone.query.running import RunningQuery
-from lodestone.query.stages import SpaceWeigher
 from lodestone.query.tree import Text
 from lodestone.query.weighting.trust import apply_trust, prior_trust
 from lodestone.retrieval.fusion import RankedList

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lodestone.generators.base import Guide
-from lodestone.query.stages import Encoder
+from lodestone.query.contracts import Encoder
 from lodestone.retrieval.rescoring import ListSearch
 
 GuideVectors = dict[str, NDArray[np.float32]]

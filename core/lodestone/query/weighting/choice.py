@@ -8,7 +8,7 @@ from typing import Final
 
 import numpy as np
 
-from lodestone.query.stages import EqualWeights, SpaceWeigher, Vectors
+from lodestone.query.contracts import EqualWeights, SpaceWeigher, Vectors
 from lodestone.query.weighting.fitted import SpaceWeights
 from lodestone.spaces.base import Projection
 from lodestone.spaces.bridge import BridgeSpace

@@ -28,8 +28,8 @@ if TYPE_CHECKING:
     from lodestone.directories.watch import WatchDelays
     from lodestone.generators.engine_call import HubObserver
     from lodestone.home.runtime import Runtime
+    from lodestone.query.contracts import RemoteStages
     from lodestone.query.engine import QueryEngine
-    from lodestone.query.stages import RemoteStages
     from lodestone.query_log.recorder import RecordObserver
 
 THREADS: Final = 32  # mostly waiting: for the store, the catalog, or the encoder's next pass; it also bounds a text batch

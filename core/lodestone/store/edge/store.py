@@ -1,6 +1,6 @@
 """Embedded vector store: the `VectorStore` adapter over qdrant-edge, which runs inside this process.
 
-One process owns the store (`ownership`). Each collection is a directory (`edge_collection`), opened at first use. Searches and
+One process owns the store (`ownership`). Each collection is a directory (`collection`), opened at first use. Searches and
 writes hold the GIL inside the engine, so batches are cut into short calls to let other threads run; a child process builds
 graphs, and small collections are searched as matrices (`matrix`), which let the GIL go. A store that cannot be written (a full
 or read-only disk) is read from a temporary copy, and refuses changes.

@@ -2,7 +2,7 @@
 
 Points are loaded without a graph (m=0, payload indexes first); `build` turns the graph on and waits for it. Aliases are the
 server's. Every call is idempotent and is repeated when the server is away for a moment. Deletes hold even though the server
-rearranges its segments meanwhile; `server_writes` describes how.
+rearranges its segments meanwhile; `writes` describes how.
 """
 
 from __future__ import annotations

@@ -132,3 +132,25 @@ def test_a_variable_of_no_section_is_named(monkeypatch: pytest.MonkeyPatch) -> N
     with pytest.raises(ConfigurationError, match="'LODESTONE_CATALOG__URL' names no setting") as caught:
         load_settings()
     assert "hush" not in str(caught.value)
+
+
+def test_a_former_name_is_read_and_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    file = tmp_path / "lodestone.toml"
+    file.write_text("[index]\nwave_slices = 7\nbatch_s = 20.0\n", encoding="utf8")
+    monkeypatch.setenv("LODESTONE_INDEX__WAVE_S", "3")
+    loaded = load_settings({"home": tmp_path})
+    index = loaded.settings.index
+    assert (index.batch_slices, index.batch_s) == (7, 20.0)  # where both names are given, today's counts
+    assert loaded.sources["index.batch_slices"] == f"{file} (as index.wave_slices)"
+    assert loaded.sources["index.batch_s"] == str(file)
+    assert "index.wave_slices is named index.batch_slices now" in caplog.text
+    assert "index.wave_s is named index.batch_s now: LODESTONE_INDEX__WAVE_S" in caplog.text
+    assert "wave" not in repr(loaded.settings)
+
+
+def test_a_wrong_value_under_a_former_name_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "lodestone.toml").write_text("[index]\nwave_slices = 0\n", encoding="utf8")
+    with pytest.raises(ConfigurationError, match=r"index\.batch_slices"):
+        load_settings({"home": tmp_path})

@@ -1,4 +1,4 @@
-"""Slices are handed out in one stream: waves end and failed slices come again while others are in flight."""
+"""Slices are handed out in one stream: batches end and failed slices come again while others are in flight."""
 
 from __future__ import annotations
 
@@ -92,7 +92,7 @@ def embed(
     catalog: Catalog,
     folder: Path,
     workers: Workers,
-    waves: list[int],
+    in_flight: list[int],
     *,
     stop: StopRequest | None = None,
     progress: Progress = silent,
@@ -113,16 +113,16 @@ def embed(
             given,
             stop=stop or StopRequest(),
         )
-        batches.run(workers, rows=2 * SLICES, after_wave=lambda: waves.append(len(workers.in_flight)))
+        batches.run(workers, rows=2 * SLICES, after_batch=lambda: in_flight.append(len(workers.in_flight)))
     return batches
 
 
-def test_workers_are_full_when_a_wave_ends(catalog: Catalog, tmp_path: Path) -> None:
-    workers, waves = Workers(), []  # type: ignore[var-annotated]
-    embed(catalog, tmp_path, workers, waves, slices=4)
+def test_workers_are_full_when_a_batch_ends(catalog: Catalog, tmp_path: Path) -> None:
+    workers, in_flight = Workers(), []  # type: ignore[var-annotated]
+    embed(catalog, tmp_path, workers, in_flight, slices=4)
     assert len(workers.begun) == SLICES
     assert workers.calls == 1
-    assert waves == [IN_FLIGHT - 1] * 2  # between three waves, and none after the last
+    assert in_flight == [IN_FLIGHT - 1] * 2  # between three batches, and none after the last
 
 
 def test_a_slice_that_failed_comes_again_before_the_others_are_done(catalog: Catalog, tmp_path: Path) -> None:
@@ -270,22 +270,22 @@ def test_while_a_run_stops_only_the_pictures_of_slices_that_it_finishes_are_coun
     assert counted == [7, 7, 8]
 
 
-def test_the_first_waves_are_short_and_each_takes_twice_as_long(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_first_batches_are_short_and_each_takes_twice_as_long(monkeypatch: pytest.MonkeyPatch) -> None:
     now, ends = 0.0, []
     monkeypatch.setattr(slice_batches.time, "monotonic", lambda: now)
-    waves = slice_batches._Waves(SliceBatchLimits(slices=10_000, seconds=20.0), lambda: ends.append(now))
+    batches = slice_batches._Batches(SliceBatchLimits(slices=10_000, seconds=20.0), lambda: ends.append(now))
     while now < 100:
-        waves.count()
+        batches.count()
         now += 0.5
     lengths = [later - before for before, later in zip([0.0, *ends], ends, strict=False)]
     assert lengths == [3.5, 6.5, 12.5, 20.5, 20.5, 20.5]
 
 
-def test_a_shorter_limit_holds_for_the_first_wave_too(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_shorter_limit_holds_for_the_first_batch_too(monkeypatch: pytest.MonkeyPatch) -> None:
     now, ends = 0.0, []
     monkeypatch.setattr(slice_batches.time, "monotonic", lambda: now)
-    waves = slice_batches._Waves(SliceBatchLimits(slices=10_000, seconds=1.0), lambda: ends.append(now))
+    batches = slice_batches._Batches(SliceBatchLimits(slices=10_000, seconds=1.0), lambda: ends.append(now))
     while now < 4:
-        waves.count()
+        batches.count()
         now += 0.5
     assert ends == [1.5, 3.0]

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from tests.support.models import model_context
 
-from lodestone.query.stages import EqualWeights
+from lodestone.query.contracts import EqualWeights
 from lodestone.query.weighting.choice import SpaceWeighting, make_weigher
 from lodestone.spaces.registry import make_space
 from lodestone.text_encoders.registry import make_text_encoder

@@ -11,10 +11,10 @@ import numpy as np
 import pytest
 from tests.support.points import make_points
 
+from lodestone.capacity.formulas import searches_a_query
+from lodestone.capacity.workload import Workload
 from lodestone.clock import Stopwatch
 from lodestone.config.settings import QuerySettings
-from lodestone.planner.capacity import searches_a_query
-from lodestone.planner.workload import Workload
 from lodestone.retrieval.calibration import ScoreCalibration
 from lodestone.retrieval.fusion import TEXT_GUIDE
 from lodestone.retrieval.merging import LargeCollections

@@ -17,8 +17,8 @@ from lodestone.config.home import Home
 from lodestone.config.serve import ServeSettings
 from lodestone.config.settings import Settings
 from lodestone.errors import ConfigurationError, ServiceUnavailableError
-from lodestone.home.local_client import ServiceClient
-from lodestone.home.service_address import ServiceAddress, find_service, instance_of, read_address
+from lodestone.home.running_service.address import ServiceAddress, find_service, instance_of, read_address
+from lodestone.home.running_service.client import ServiceClient
 from lodestone_client import Lodestone
 from lodestone_schemas.service import Alive
 from lodestone_serve.graph.config import as_yaml, read_config, serve_config

@@ -19,7 +19,7 @@ from tests.support.fake_services import KNOWN_ID, UNKNOWN_ID, FakeServices
 from lodestone.config.home import Home
 from lodestone.config.settings import ServeSettings
 from lodestone.errors import StoreError, UnknownNameError
-from lodestone.home.service_address import ServiceAddress
+from lodestone.home.running_service.address import ServiceAddress
 from lodestone_schemas.api import SearchRequest
 from lodestone_serve.http.application import create_app
 from lodestone_serve.policy import TABLE

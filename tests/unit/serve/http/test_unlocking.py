@@ -17,7 +17,7 @@ from tests.support.fake_services import FakeServices
 from lodestone.config.home import Home
 from lodestone.config.serve import ServeSettings
 from lodestone.home import unlocking
-from lodestone.home.service_address import TOKEN_HEADER
+from lodestone.home.running_service.address import TOKEN_HEADER
 from lodestone.home.unlocking import VALID_S, offer, redeem, withdraw
 from lodestone_serve.auth import passes
 from lodestone_serve.http.application import create_app

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 import pytest
 
-from lodestone.query.stages import EncodedTexts, Pixels, Vectors
+from lodestone.query.contracts import EncodedTexts, Pixels, Vectors
 from lodestone_serve.inference.shared_passes import Passes, SharedEncoder
 
 ONE = Passes(parallel=1, pictures=16, text_threads=None)

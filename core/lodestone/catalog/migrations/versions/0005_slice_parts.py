@@ -12,7 +12,7 @@ depends_on = None
 
 _NAME = sa.Text().with_variant(sa.Text(collation="C"), "postgresql")
 _INDEX = "ix_slices_corpus_id_parts_seq_slice_id"
-_TOO_LONG = 2000  # characters; see parts.py
+_TOO_LONG = 2000  # characters; see slice_parts.py
 
 
 def upgrade() -> None:

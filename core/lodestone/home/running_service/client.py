@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from lodestone.home.service_address import PROBE_S, TOKEN_HEADER, ServiceAddress
+from lodestone.home.running_service.address import PROBE_S, TOKEN_HEADER, ServiceAddress
 from lodestone_client.connection import Connection
 from lodestone_client.retrying import RetryPolicy
 from lodestone_client.sync_client import Lodestone

@@ -14,15 +14,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lodestone.config.compositions import CompositionSettings, all_compositions
-from lodestone.config.profiles import find_profile
-from lodestone.config.settings import Settings, load_settings
-from lodestone.errors import ConfigurationError, InvalidRequestError, UnknownNameError
-from lodestone.home.runtime import Runtime
-from lodestone.indexing.run.report import IndexReport
-from lodestone.planner.advice import assumptions, cards_within
-from lodestone.planner.calibrate import MachineCalibration, calibrate
-from lodestone.planner.capacity import (
+from lodestone.capacity.advice import assumptions, cards_within
+from lodestone.capacity.calibrate import MachineCalibration, calibrate
+from lodestone.capacity.formulas import (
     Cluster,
     Plan,
     build_core_seconds,
@@ -33,11 +27,17 @@ from lodestone.planner.capacity import (
     search_cores,
     searches_a_query,
 )
-from lodestone.planner.rates import DEFAULT_RATES, Rates, find_gpu
-from lodestone.planner.remembered import recall, remember
-from lodestone.planner.simulate import Scenario, simulate
-from lodestone.planner.store import shards
-from lodestone.planner.workload import Workload, of_profile, parse_count, picture_size
+from lodestone.capacity.rates import DEFAULT_RATES, Rates, find_gpu
+from lodestone.capacity.remembered import recall, remember
+from lodestone.capacity.simulate import Scenario, simulate
+from lodestone.capacity.store import shards
+from lodestone.capacity.workload import Workload, of_profile, parse_count, picture_size
+from lodestone.config.compositions import CompositionSettings, all_compositions
+from lodestone.config.profiles import find_profile
+from lodestone.config.settings import Settings, load_settings
+from lodestone.errors import ConfigurationError, InvalidRequestError, UnknownNameError
+from lodestone.home.runtime import Runtime
+from lodestone.indexing.run.report import IndexReport
 from lodestone_schemas.collections import HnswSpec, Quantization
 
 HUNDRED_MILLION = Workload(
@@ -212,8 +212,8 @@ def test_requests_bound_what_is_read_from_a_bucket_and_written_to_it() -> None:
 
 
 def test_the_plan_counts_the_requests_that_a_pipeline_has_under_way() -> None:
+    from lodestone.capacity import buckets
     from lodestone.indexing.embed import pipeline_limits
-    from lodestone.planner import buckets
     from lodestone.sources import joined
 
     assert buckets.GPU_READS == pipeline_limits._GPU_REMOTE_READS
@@ -406,17 +406,17 @@ def test_equal_workers_without_accidents_are_perfectly_efficient() -> None:
 
 
 @settings(deadline=None)
-@given(workers=st.integers(1, 40), slices=st.integers(1, 300), wave=st.integers(1, 500))
-def test_equal_tasks_without_accidents_take_what_can_be_worked_out(workers: int, slices: int, wave: int) -> None:
+@given(workers=st.integers(1, 40), slices=st.integers(1, 300), batch=st.integers(1, 500))
+def test_equal_tasks_without_accidents_take_what_can_be_worked_out(workers: int, slices: int, batch: int) -> None:
     one = 2.56
-    run = simulate(replace(STEADY, images=256 * slices, workers=workers, wave_slices=wave, wave_seconds=1e9))
-    waves = [min(wave, slices - begun) for begun in range(0, slices, wave)]
-    assert run.waves == len(waves)
-    assert run.seconds == pytest.approx(sum(math.ceil(each / workers) for each in waves) * one)
+    run = simulate(replace(STEADY, images=256 * slices, workers=workers, batch_slices=batch, batch_seconds=1e9))
+    batches = [min(batch, slices - begun) for begun in range(0, slices, batch)]
+    assert run.batches == len(batches)
+    assert run.seconds == pytest.approx(sum(math.ceil(each / workers) for each in batches) * one)
 
 
-def test_waves_that_are_too_small_leave_workers_idle() -> None:
-    run = simulate(replace(STEADY, wave_slices=5))  # half of the workers get nothing
+def test_batches_that_are_too_small_leave_workers_idle() -> None:
+    run = simulate(replace(STEADY, batch_slices=5))  # half of the workers get nothing
     assert run.efficiency == pytest.approx(0.5)
     assert run.barrier_seconds == pytest.approx(run.seconds / 2)
 
@@ -439,7 +439,7 @@ def test_several_times_the_workers_are_never_slower(seed: int, workers: int, mor
     rough = replace(STEADY, images=128_000, straggler_share=0.05, spread=0.1, workers=workers)
     few, many = simulate(rough, seed=seed), simulate(replace(rough, workers=workers * more), seed=seed)
     longest = 256 / rough.rate * rough.straggler_factor * 2
-    assert many.seconds <= few.seconds + longest * many.waves
+    assert many.seconds <= few.seconds + longest * many.batches
 
 
 @settings(max_examples=5, deadline=None)
@@ -470,9 +470,9 @@ def test_workers_that_always_die_give_slices_up_and_the_job_ends() -> None:
     assert run.deaths == 100 * STEADY.attempts
 
 
-def test_unequal_workers_cost_the_end_of_the_waves_alone() -> None:
+def test_unequal_workers_cost_the_end_of_the_batches_alone() -> None:
     run = simulate(replace(STEADY, spread=0.5), seed=3)
-    assert 0 < run.seconds - STEADY.images / 1000 <= run.waves * 2.56 * 5
+    assert 0 < run.seconds - STEADY.images / 1000 <= run.batches * 2.56 * 5
     assert run.tail_seconds > 0
 
 
@@ -489,7 +489,7 @@ def test_every_slice_of_a_dead_worker_is_done_again() -> None:
 
 
 def test_small_slices_leave_a_shorter_tail() -> None:
-    spread = replace(STEADY, spread=0.5, images=64_000, wave_slices=10_000, wave_seconds=1e9)
+    spread = replace(STEADY, spread=0.5, images=64_000, batch_slices=10_000, batch_seconds=1e9)
     assert simulate(replace(spread, slice_size=32)).tail_seconds < simulate(spread).tail_seconds
 
 

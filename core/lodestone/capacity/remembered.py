@@ -8,12 +8,12 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
+from lodestone.capacity.rates import DEFAULT_RATES, Rates
 from lodestone.durable_files import write_atomically
 from lodestone.errors import ConfigurationError
-from lodestone.planner.rates import DEFAULT_RATES, Rates
 
 if TYPE_CHECKING:
-    from lodestone.planner.calibrate import MachineCalibration
+    from lodestone.capacity.calibrate import MachineCalibration
 
 _NAME: Final = "measured-rates.json"
 _DAY_S: Final = 86_400

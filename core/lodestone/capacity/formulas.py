@@ -10,11 +10,11 @@ import math
 from dataclasses import dataclass, replace
 from typing import Final, Literal
 
+from lodestone.capacity import buckets
+from lodestone.capacity.rates import Gpu, Rates
+from lodestone.capacity.store import GB, Size, fused_size, servers, shards, size_of
+from lodestone.capacity.workload import Workload
 from lodestone.errors import InvalidRequestError
-from lodestone.planner import buckets
-from lodestone.planner.rates import Gpu, Rates
-from lodestone.planner.store import GB, Size, fused_size, servers, shards, size_of
-from lodestone.planner.workload import Workload
 from lodestone.store.limits import MERGE_ABOVE, MERGED_SEARCHES
 
 CatalogKind = Literal["sqlite", "postgresql"]

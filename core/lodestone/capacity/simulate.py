@@ -1,11 +1,11 @@
 """Discrete-event simulation of an index job: how it scales with unequal workers, stragglers and crashing nodes.
 
-The driver gives a slice to each free worker, in waves: after a wave has given out its slices or has lasted long enough, the
-next one begins only when its last slice is back. The job itself has one such wave, and others for what was lost in it. A slice
-takes its pictures times the worker's pace, which differs between workers (log-normal), and a share of the slices takes a few
-times longer (stragglers: a slow disk, large pictures). Workers crash one by one, and nodes with all their workers, after
-exponentially distributed times. A lost slice is done again from its beginning in the next wave, up to a number of attempts. The
-driver needs a short time for each receipt.
+The driver gives a slice to each free worker, in batches: after a batch has given out its slices or has lasted long enough,
+the next one begins only when its last slice is back. The job itself has one such batch, and others for what was lost in it. A
+slice takes its pictures times the worker's pace, which differs between workers (log-normal), and a share of the slices takes
+a few times longer (stragglers: a slow disk, large pictures). Workers crash one by one, and nodes with all their workers,
+after exponentially distributed times. A lost slice is done again from its beginning in the next batch, up to a number of
+attempts. The driver needs a short time for each receipt.
 """
 
 from __future__ import annotations
@@ -45,8 +45,8 @@ class Scenario:
         hours_between_node_failures: Mean time between two crashes of one node; None for no crashes.
         restart_seconds: Time from a crash to the worker's next slice.
         attempts: Attempts at a slice before it is given up.
-        wave_slices: Highest number of slices in a wave.
-        wave_seconds: Time after which a wave gives out no further slice.
+        batch_slices: Highest number of slices in a batch.
+        batch_seconds: Time after which a batch gives out no further slice.
         driver_seconds: The driver's time for one receipt.
         start_seconds: Time until the first slice is taken.
     """
@@ -64,15 +64,15 @@ class Scenario:
     hours_between_node_failures: float | None = None
     restart_seconds: float = 30.0
     attempts: int = 4
-    wave_slices: int = 400
-    wave_seconds: float = 300.0
+    batch_slices: int = 400
+    batch_seconds: float = 300.0
     driver_seconds: float = 0.004
     start_seconds: float = 5.0
 
     def __post_init__(self) -> None:
-        smallest = min(self.images, self.workers, self.slice_size, self.workers_per_node, self.attempts, self.wave_slices)
-        if smallest < 1 or not 0 < self.rate < math.inf or not self.wave_seconds > 0:
-            raise InvalidRequestError("nothing to simulate", hint="pictures, workers, rate and waves must be above zero")
+        smallest = min(self.images, self.workers, self.slice_size, self.workers_per_node, self.attempts, self.batch_slices)
+        if smallest < 1 or not 0 < self.rate < math.inf or not self.batch_seconds > 0:
+            raise InvalidRequestError("nothing to simulate", hint="pictures, workers, rate and batches must be above zero")
         if self.images / self.slice_size > _MOST_SLICES:
             raise InvalidRequestError(
                 f"{self.images:,} pictures are more than {_MOST_SLICES:,} slices", hint="simulate a tenth of them"
@@ -94,9 +94,9 @@ class Simulated:
         repeated_images: Pictures that were processed and lost.
         deaths: Crashes of workers that had a slice.
         given_up: Slices that were lost in every attempt.
-        barrier_seconds: Time that a worker waited for the end of waves, on average, the last wave included.
+        barrier_seconds: Time that a worker waited for the end of batches, on average, the last batch included.
         tail_seconds: Time that the last worker works after the first one found nothing left to do.
-        waves: Number of waves.
+        batches: Number of batches.
     """
 
     seconds: float
@@ -106,7 +106,7 @@ class Simulated:
     given_up: int
     barrier_seconds: float
     tail_seconds: float
-    waves: int
+    batches: int
 
     @property
     def efficiency(self) -> float:
@@ -131,12 +131,12 @@ class _Job:
     tail: float = 0.0
     again: list[tuple[int, int]] = field(default_factory=list)
 
-    def wave(self, left: deque[tuple[int, int]], begins: float, free: list[float]) -> float:
-        """Simulate one wave that starts at `begins`, and return when the next may begin.
+    def batch(self, left: deque[tuple[int, int]], begins: float, free: list[float]) -> float:
+        """Simulate one batch that starts at `begins`, and return when the next may begin.
 
         Args:
             left: (slice, attempts) that are still to do; changed.
-            begins: Time at which the wave starts, seconds.
+            begins: Time at which the batch starts, seconds.
             free: Time at which each worker is free; changed.
         """
         idle = [(max(moment, begins), worker) for worker, moment in enumerate(free)]
@@ -144,8 +144,8 @@ class _Job:
         handed_out, ends = 0, begins
         while (
             left
-            and handed_out < self.scenario.wave_slices
-            and (not handed_out or idle[0][0] <= begins + self.scenario.wave_seconds)
+            and handed_out < self.scenario.batch_slices
+            and (not handed_out or idle[0][0] <= begins + self.scenario.batch_seconds)
         ):
             now, worker = heapq.heappop(idle)
             number, tries = left.popleft()
@@ -200,14 +200,14 @@ def simulate(scenario: Scenario, *, seed: int = 0) -> Simulated:
     job = _Job(scenario, work, sizes, paces, _deaths(scenario, streams[2], streams[3]))
     pending = deque((number, 0) for number in range(slices))
     free_at = [scenario.start_seconds] * scenario.workers
-    now, waves = scenario.start_seconds, 0
+    now, batches = scenario.start_seconds, 0
     while pending:
-        now = job.wave(pending, now, free_at)
-        waves += 1
+        now = job.batch(pending, now, free_at)
+        batches += 1
     ideal = (
         float(work.sum()) / scenario.workers if scenario.task_seconds else scenario.images / (scenario.rate * scenario.workers)
     )
-    return Simulated(float(now), ideal, job.repeated, job.deaths, job.given_up, float(job.barrier), float(job.tail), waves)
+    return Simulated(float(now), ideal, job.repeated, job.deaths, job.given_up, float(job.barrier), float(job.tail), batches)
 
 
 def _deaths(scenario: Scenario, own: np.random.Generator, shared: np.random.Generator) -> Callable[[int, float], float]:

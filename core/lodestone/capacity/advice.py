@@ -5,10 +5,10 @@ from __future__ import annotations
 import math
 from typing import Final
 
+from lodestone.capacity.formulas import Cluster, model_rate
+from lodestone.capacity.rates import ASSUMED, MODELS, REFERENCE_GPU, TIMM, Gpu, Rates
+from lodestone.capacity.workload import Workload
 from lodestone.errors import InvalidRequestError
-from lodestone.planner.capacity import Cluster, model_rate
-from lodestone.planner.rates import ASSUMED, MODELS, REFERENCE_GPU, TIMM, Gpu, Rates
-from lodestone.planner.workload import Workload
 from lodestone.store.limits import MERGE_ABOVE
 
 _MOST_CARDS: Final = 100_000

@@ -9,8 +9,8 @@ from __future__ import annotations
 from math import inf
 from typing import Final
 
-from lodestone.planner.rates import Rates
-from lodestone.planner.workload import Workload
+from lodestone.capacity.rates import Rates
+from lodestone.capacity.workload import Workload
 
 GPU_READS: Final = 256  # requests for pictures that a worker with a card has under way
 CPU_READS: Final = 128

@@ -21,8 +21,8 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
+from lodestone.capacity.rates import DEFAULT_RATES, MODELS, Rates
 from lodestone.errors import ImageError, InvalidRequestError
-from lodestone.planner.rates import DEFAULT_RATES, MODELS, Rates
 from lodestone.sources.folders import FoundFile, discover
 
 if TYPE_CHECKING:

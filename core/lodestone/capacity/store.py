@@ -10,8 +10,8 @@ import math
 from dataclasses import dataclass, fields, replace
 from typing import Final
 
+from lodestone.capacity.workload import Workload
 from lodestone.errors import InvalidRequestError
-from lodestone.planner.workload import Workload
 from lodestone_schemas.collections import Quantization
 
 GB: Final = 1e9

@@ -9,8 +9,8 @@ from dataclasses import dataclass, field, replace
 from math import inf
 from typing import TYPE_CHECKING, Final
 
+from lodestone.capacity.rates import MODELS
 from lodestone.errors import InvalidRequestError
-from lodestone.planner.rates import MODELS
 from lodestone_schemas.collections import FUSED_GRAPH, HnswSpec, Quantization
 
 if TYPE_CHECKING:
