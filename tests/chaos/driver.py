@@ -1,4 +1,4 @@
-"""What does the process do that a round of chaos indexes with? One run on the cluster, telling each step on standard output.
+"""Process that a round of chaos indexes with: one run on the cluster, which tells each step on standard output.
 
 `python -m tests.chaos.driver HOME CORPUS FOLDER` indexes a folder; without the folder it resumes the last run.
 """

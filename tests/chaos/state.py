@@ -1,4 +1,4 @@
-"""What did an index run leave, everywhere? Catalog, Parquet files and every node of the store, in a form to compare."""
+"""What an index run left everywhere (catalog, Parquet files, every node of the store), in a form to compare."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Are acknowledged points still in the embedded store after its owner was killed with SIGKILL?"""
+"""Acknowledged points are still in the embedded store after its owner was killed with SIGKILL, again and again."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A node of Qdrant is lost for good: does what the runbook says bring its copies back?"""
+"""After a node of Qdrant is lost for good, the runbook makes its copies again, and another node may die."""
 
 from __future__ import annotations
 

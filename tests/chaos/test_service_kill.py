@@ -1,4 +1,4 @@
-"""When parts of a service under load are killed, is every answer right, does nobody wait in vain, and does all come back?"""
+"""When parts of a service under load are killed, no answer is wrong, nobody waits in vain, and all comes back."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What becomes of loads and searches when a Qdrant node dies, restarts, is full, or asks to be left alone?"""
+"""Loads and searches lose nothing when a Qdrant node dies, restarts, is full, or asks for fewer writes."""
 
 from __future__ import annotations
 

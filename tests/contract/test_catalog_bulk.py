@@ -1,4 +1,4 @@
-"""Does every database keep the promises about bulk indexing? Roots, runs, unfinished work, tries, copies, swaps."""
+"""Every database keeps the promises about bulk indexing: roots, runs, unfinished work, tries, copies, swaps."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Does the catalog keep its promises on every database? One suite, one URL a database."""
+"""The catalog keeps its promises on every database: one suite, one URL a database."""
 
 from __future__ import annotations
 

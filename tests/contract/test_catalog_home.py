@@ -1,4 +1,4 @@
-"""Do folders on several machines that share a catalog on a server share the home's id, and is a mix-up refused?"""
+"""Folders on several machines that share a catalog on a server share the home's id, and a mix-up is refused."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Does the catalog keep what is learnt in use on every database: tags, queries, feedback, trust, engine states?"""
+"""The catalog keeps what is learnt in use on every database: tags, queries, feedback, trust, states of engines."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Do the catalog's migrations work both ways, on every database, with data in it?"""
+"""The catalog's migrations work both ways, on every database, with data in it."""
 
 from __future__ import annotations
 

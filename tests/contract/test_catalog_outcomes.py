@@ -1,4 +1,4 @@
-"""Does every database record the outcome of an attempt whole, with the consequences that each single change has?"""
+"""Every database records the outcome of an attempt whole, with the consequences that each single change has."""
 
 from __future__ import annotations
 

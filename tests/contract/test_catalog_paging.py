@@ -1,4 +1,4 @@
-"""Does every database go on behind a row, where moments are equal, names are strange and rows come and go?"""
+"""Lists of every database go on behind a row where moments are equal, names are strange, and rows come and go."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Are exactly those slices unfinished that lack a receipt, whatever happened, and found without looking at the others?"""
+"""The unfinished slices are exactly those that lack a receipt, and they are found without looking at the others."""
 
 from __future__ import annotations
 

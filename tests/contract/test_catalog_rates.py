@@ -1,4 +1,4 @@
-"""Do replicas in several processes stay within a rate together, on a real PostgreSQL server?"""
+"""Replicas in several processes stay within a rate together, on a real PostgreSQL server."""
 
 from __future__ import annotations
 

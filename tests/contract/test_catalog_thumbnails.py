@@ -1,4 +1,4 @@
-"""Are the slices of a content found in whose packs its thumbnail lies?"""
+"""A content is found in the slices in whose packs its thumbnail lies."""
 
 from __future__ import annotations
 

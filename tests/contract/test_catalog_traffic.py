@@ -1,4 +1,4 @@
-"""Do both kinds of catalog let one of many do a write, and take many records at once?"""
+"""Both kinds of catalog let one of many replicas do a write, and take many records at once."""
 
 from __future__ import annotations
 

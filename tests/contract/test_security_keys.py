@@ -1,4 +1,4 @@
-"""Are API keys kept, ended, replaced and narrowed alike on every database? And do lists obey whoever looks?"""
+"""API keys are kept, ended, replaced and narrowed alike on every database, and lists show what the caller may see."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Does every vector store do what the contract in `lodestone.store.base` says, and do they agree with each other?"""
+"""Every vector store does what the contract in `lodestone.store.base` says, and the stores agree with each other."""
 
 from __future__ import annotations
 

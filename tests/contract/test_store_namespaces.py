@@ -1,4 +1,4 @@
-"""Do stores of different namespaces on one server stay out of each other's way?"""
+"""Stores of different namespaces on one server stay out of each other's way."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A Qdrant server refuses a call: is that told at once, as what it is, and with what to do?"""
+"""What a Qdrant server refuses is told at once, as what it is, and with what to do."""
 
 from __future__ import annotations
 

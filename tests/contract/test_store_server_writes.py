@@ -1,4 +1,4 @@
-"""Do acknowledged deletes hold on a server that throws away what it noted of them when an optimization is broken off?"""
+"""Acknowledged deletes hold on a server that forgets them when an optimization is broken off."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Do sparse collections do what the contract in `lodestone.store.base` says, alike in every store?"""
+"""Sparse collections do what the contract in `lodestone.store.base` says, alike in every store."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Whatever a client sends, does it get a documented status, an answer of the documented shape, and never a defect?
+"""Whatever a client sends gets a documented status and an answer of the documented shape, and never a defect.
 
 Schemathesis makes requests from the OpenAPI document, such as it allows and such as it does not, and sends them over HTTP to a
 service of a small home: as anybody, and as the holder of the home's token. `LODESTONE_API_EXAMPLES` says how many an operation.

@@ -1,4 +1,4 @@
-"""What does a person get from `lodestone backup …` and `lodestone embeddings …`?"""
+"""`lodestone backup` and `lodestone embeddings` save, restore, verify and compact, and refuse damaged and forged backups."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What do people see when the disk is full, and is everything there once it has room?"""
+"""A full disk is told to people, and everything is there once it has room."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Does one folder with good and bad files of every kind cost nothing but the bad ones?"""
+"""One folder with good and bad files of every kind costs nothing but the bad ones."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Does a wrong folder, name or query get one clear error, and cost nothing but itself?
+"""A wrong folder, name or query gets one clear error, and costs nothing but itself.
 
 Each meets the real command line, real files and a real index. The parts' own tests say the same of each part alone.
 """

@@ -1,4 +1,4 @@
-"""What if another process has the home, its service has gone, or a newer Lodestone wrote it?"""
+"""Commands say what is wrong when another process has the home, its service has gone, or a newer Lodestone wrote it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Does the command line do what the README says, from the first index to forgetting a corpus?
+"""The command line does what the README says, from the first index to forgetting a corpus.
 
 A few commands run as users start them; the others in this process, whose imports are paid for once.
 """

@@ -1,4 +1,4 @@
-"""Does one visit to the search page go well, over the pictures of the demonstration, from the first question to an export?"""
+"""A whole visit to the search page goes well over the pictures of the demonstration, from the first question to an export."""
 
 from __future__ import annotations
 

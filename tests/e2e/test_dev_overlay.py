@@ -1,4 +1,4 @@
-"""Does the dev overlay come up, index, answer, and mend its store, as far as that can be tried without a cluster?
+"""The dev overlay comes up, indexes, answers and mends its store, as far as that can be tried without a cluster.
 
 Takes a minute or two and root: LODESTONE_REHEARSE=1 turns it on.
 """

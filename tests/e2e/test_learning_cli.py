@@ -1,4 +1,4 @@
-"""Can somebody who only has the command line explain, judge, teach and take back, alone and beside a running service?"""
+"""The command line alone explains, judges, teaches and takes back, without a service and beside a running one."""
 
 from __future__ import annotations
 

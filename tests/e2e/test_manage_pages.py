@@ -1,4 +1,4 @@
-"""Can somebody look after the service in a browser, with a session or with this machine's token?"""
+"""The service can be looked after in a browser, with a session or with this machine's token."""
 
 from __future__ import annotations
 

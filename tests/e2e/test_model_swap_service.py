@@ -1,4 +1,4 @@
-"""While people go on searching over HTTP, are models swapped without one failed answer, and without one that mixes versions?"""
+"""Models are swapped while people search over HTTP, and no answer fails or mixes versions."""
 
 from __future__ import annotations
 

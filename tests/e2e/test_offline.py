@@ -1,4 +1,4 @@
-"""Does everything work without a network?"""
+"""Indexing and searching work without a network."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Do names in the page's archives unpack on every system, and is no cell of its CSV files a formula?"""
+"""Names in the page's archives unpack on every system, and no cell of its CSV files is a formula."""
 
 from __future__ import annotations
 

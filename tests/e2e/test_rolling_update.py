@@ -1,4 +1,4 @@
-"""Does a cluster take a changed configuration, and the loss of a replica, while clients ask all the time?
+"""A cluster takes a changed configuration, and the loss of a replica, while clients ask all the time.
 
 A real Ray cluster, Qdrant and PostgreSQL; the ingress has two replicas. LODESTONE_ROLLING=1000 asks that many times.
 """

@@ -1,4 +1,4 @@
-"""Can every state of the pages still be reached for screenshots?"""
+"""Every state of the pages can still be reached for screenshots."""
 
 from __future__ import annotations
 

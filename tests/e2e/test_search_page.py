@@ -1,4 +1,4 @@
-"""Can somebody find, compose, refine and judge pictures in a browser, against the real service?"""
+"""Pictures can be found, composed, refined and judged in a browser, against the real service."""
 
 from __future__ import annotations
 

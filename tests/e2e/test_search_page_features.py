@@ -1,4 +1,4 @@
-"""Can pictures be filtered, cut, judged by their guides, selected, exported and looked at closely in a browser?"""
+"""Pictures are filtered, cut, judged by their guides, selected, exported and looked at closely in a browser."""
 
 from __future__ import annotations
 

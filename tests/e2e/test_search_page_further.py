@@ -1,4 +1,4 @@
-"""Do results stay within reach: further ones, those that fly past, those beside a large picture, and those called wrong?
+"""Results stay within reach: further ones, those that fly past, those beside a large picture, those called wrong.
 
 The page and its files are the real service's. The answers are made up here, in the browser's network layer.
 """

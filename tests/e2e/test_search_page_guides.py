@@ -1,4 +1,4 @@
-"""Can one see what the engine imagined, and search by it: guides with pictures, and those that a result stands for?
+"""The page shows what the engine imagined and searches by it: guides with pictures, and those that a result stands for.
 
 The page and its files are the real service's. The answers are made up here, in the browser's network layer.
 """

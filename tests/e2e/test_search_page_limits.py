@@ -1,4 +1,4 @@
-"""Is nothing lost silently of texts that are longer than the service takes?
+"""Nothing is lost silently of texts that are longer than the service takes.
 
 The page and its files are the real service's. Where answers matter, they are made up in the browser's network layer.
 """

@@ -1,4 +1,4 @@
-"""Does the service tell the page what it needs: what the caller may do, where files are, and that a judgement is taken back?"""
+"""The service tells the page what the caller may do and where files are, and it takes judgements back."""
 
 from __future__ import annotations
 

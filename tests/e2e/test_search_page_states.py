@@ -1,4 +1,4 @@
-"""Does the search page stay usable when answers are empty, huge, hostile, late, broken off or refused?
+"""The search page stays usable when answers are empty, huge, hostile, late, broken off or refused.
 
 The page and its files are the real service's. The answers are made up here, in the browser's network layer.
 """

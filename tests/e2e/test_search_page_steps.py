@@ -1,4 +1,4 @@
-"""Do the parts, weights and steps of a query stay together: in requests, in the address and in the browser's history?
+"""Parts, weights and steps of a query stay together in requests, in the address and in the browser's history.
 
 The page and its files are the real service's. The answers are made up here, in the browser's network layer.
 """

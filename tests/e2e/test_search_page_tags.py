@@ -1,4 +1,4 @@
-"""Can one see the tags of a picture beside it, with what left them, and add and remove some where one may?
+"""Tags of a picture are shown beside it with what left them, and are added and removed where the key allows it.
 
 The page and its files are the real service's. The answers are made up here, in the browser's network layer.
 """

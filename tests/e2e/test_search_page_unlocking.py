@@ -1,4 +1,4 @@
-"""Does `lodestone serve --open` unlock the page for its own user, without a token that must be pasted, and for nobody else?"""
+"""`lodestone serve --open` unlocks the page for its own user without pasting a token, and for nobody else."""
 
 from __future__ import annotations
 

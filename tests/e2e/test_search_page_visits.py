@@ -1,4 +1,4 @@
-"""Do large pictures, copies, uploads, notes and touch work as visitors of the search page expect?
+"""Large pictures, copies, uploads, notes and touch work as visitors of the search page expect.
 
 The page and its files are the real service's. Most answers are made up here, in the browser's network layer.
 """

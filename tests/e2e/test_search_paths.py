@@ -1,4 +1,4 @@
-"""Does `search --path` understand folders of this machine, and does `similar FILE` stay within its bounds?"""
+"""`search --path` understands folders of this machine, and `similar FILE` stays within its bounds."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""While pictures are indexed, does the service answer every query, and then find the new pictures?"""
+"""While pictures are indexed, the service answers every query, and then it finds the new pictures."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Does `lodestone train bridge` teach a home from its own captions, with and without a running service?"""
+"""`lodestone train bridge` teaches a home from its own captions, with and without a running service."""
 
 from __future__ import annotations
 

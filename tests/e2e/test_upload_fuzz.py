@@ -1,4 +1,4 @@
-"""Does a damaged picture, uploaded, ever bring the service down, get a defect for an answer, or cost more memory than allowed?
+"""No damaged upload brings the service down, gets a defect for an answer, or costs more memory than allowed.
 
 Real pictures of every kind of the web are cut, flipped, spliced and lied about, in a seeded way, and sent through the whole app
 of a real home. `LODESTONE_FUZZ` says how many; 300 by default.

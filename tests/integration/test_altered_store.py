@@ -1,4 +1,4 @@
-"""Is each altered bit of an embedded collection found before the engine reads it, also after a kill, and nothing else?
+"""Each altered bit of an embedded collection is found before the engine reads it, also after a kill, and nothing else.
 
 Children with limits do the work: a bit that the engine believes may ask for 25 GB, end the process, or fill the disk.
 """

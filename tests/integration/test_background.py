@@ -1,4 +1,4 @@
-"""Does the service index, watch and repair in the background, while every query is answered?"""
+"""The service indexes, watches and repairs in the background, while every query is answered."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Does a backup bring a whole home back, in whatever database and area, without reading a picture?"""
+"""A backup brings a whole home back, in whatever database and area, without reading a picture."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Can several processes and threads use one catalog at once?"""
+"""Several processes and threads use one catalog at once, and whoever waits too long gets a clear error."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Does a catalog on a real PostgreSQL outlive the server's death, and lose nothing when several write at once?"""
+"""A catalog on a real PostgreSQL outlives the server's death, and loses nothing when several write at once."""
 
 from __future__ import annotations
 

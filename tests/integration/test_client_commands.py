@@ -1,4 +1,4 @@
-"""Do commands work by a service elsewhere, given nothing but its address: no home, no models, no files of it?"""
+"""Commands work by a service elsewhere, given nothing but its address: no home, no models, no files of it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Does every example of the pages on the client run, one after the other as a reader would try them?"""
+"""Every example of the pages on the client runs, one after the other as a reader would try them."""
 
 from __future__ import annotations
 

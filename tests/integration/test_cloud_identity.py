@@ -1,4 +1,4 @@
-"""Do pods reach buckets by the role of a cloud, without keys: by the agent that gives it out, and a private endpoint?
+"""Pods reach buckets by the role of a cloud, without keys: by the agent that gives it out, and a private endpoint.
 
 The agent and the endpoint are real servers on loopback; the address of both is one that the guard on callers' URLs refuses.
 """

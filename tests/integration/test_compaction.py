@@ -1,4 +1,4 @@
-"""Does compaction drop what nobody needs, keep what somebody does, and leave searches alone?"""
+"""Compaction drops what nobody needs, keeps what somebody does, and leaves searches alone."""
 
 from __future__ import annotations
 

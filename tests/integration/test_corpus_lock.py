@@ -1,4 +1,4 @@
-"""Do two index runs of one corpus keep out of each other's way, on one machine and on several that share a catalog server?"""
+"""Two index runs of one corpus keep out of each other's way, on one machine and on several that share a catalog server."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Does a corpus keep everything under its new name, and does every key see exactly what it saw before?"""
+"""A renamed corpus keeps everything, and every key sees exactly what it saw before."""
 
 from __future__ import annotations
 

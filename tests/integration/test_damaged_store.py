@@ -1,4 +1,4 @@
-"""Is a collection whose files were cut, emptied or lost rebuilt by the named commands, and does it answer as before?"""
+"""A collection whose files were cut, emptied or lost is rebuilt by the named commands, and answers as before."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Can directories be added, switched, described and removed, and does every query obey at once?"""
+"""Directories are added, switched, described and removed, and every query obeys at once."""
 
 from __future__ import annotations
 

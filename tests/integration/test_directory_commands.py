@@ -1,4 +1,4 @@
-"""Can somebody who only has the command line add, switch, watch, describe and remove directories, and see what does not fit?"""
+"""The command line adds, switches, watches, describes and removes directories, and shows what does not fit."""
 
 from __future__ import annotations
 

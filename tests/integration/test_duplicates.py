@@ -1,4 +1,4 @@
-"""Are copies of real photos found in a home, listed by the command, and folded in answers?"""
+"""Copies of real photos are found in a home, listed by the command, and folded in answers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Is a file that was cut, lost or altered by hand made again by the next run, and nothing else with it?"""
+"""A file that was cut, lost or altered by hand is made again by the next run, and nothing else with it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Can other programs read the embeddings as documented? DuckDB and Polars, with the queries of docs/embedding-store.md."""
+"""DuckDB and Polars read the embeddings as documented, with the queries of docs/embedding-store.md."""
 
 from __future__ import annotations
 

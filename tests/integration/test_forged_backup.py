@@ -1,4 +1,4 @@
-"""Is a backup that was forged or damaged refused with what to do, before anything of it is in the home, and without a hang?"""
+"""A forged or damaged backup is refused with what to do, before anything of it is in the home, and without a hang."""
 
 from __future__ import annotations
 

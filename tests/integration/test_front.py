@@ -1,4 +1,4 @@
-"""What do clients of the real service see at Serve's proxy: over TLS, and while nobody answers behind it?"""
+"""Clients of the real service get sound answers at Serve's proxy, over TLS, and while nobody answers behind it."""
 
 from __future__ import annotations
 

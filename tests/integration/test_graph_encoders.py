@@ -1,4 +1,4 @@
-"""Does a replica of Encoders give the vectors that one process would, of the versions that were asked for, and of no others?"""
+"""A replica of Encoders gives the vectors that one process would, of the versions that were asked for and of no others."""
 
 from __future__ import annotations
 

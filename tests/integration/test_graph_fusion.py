@@ -1,4 +1,4 @@
-"""Are answers of an engine whose lists are fused elsewhere the same in every number, explanations included?"""
+"""Answers whose lists are fused in another process are the same in every number, explanations included."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Does Ray Serve itself add replicas of `Encoders` when their passes are full, and only then?"""
+"""Ray Serve itself adds replicas of `Encoders` when their passes are full, and only then."""
 
 from __future__ import annotations
 

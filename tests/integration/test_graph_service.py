@@ -1,4 +1,4 @@
-"""Does a service whose models and guide engines are other processes answer as one process does, and end what nobody wants?"""
+"""A service whose models and engines are other processes answers as one process does, and ends what nobody wants."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Are models swapped while people search a service whose models are other processes, without a failed or a mixed answer?
+"""Models are swapped while people search a service whose models are other processes, and no answer fails or is mixed.
 
 Two replicas of Encoders: only one of them is told of a version when it comes into force, the other meets it in a query.
 """

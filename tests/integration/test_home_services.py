@@ -1,4 +1,4 @@
-"""When another bridge comes in force, does the service go on searching with it, and when that fails, with the old one?"""
+"""A service searches with the old bridge until the sync of another one, and answers on when that sync fails."""
 
 from __future__ import annotations
 

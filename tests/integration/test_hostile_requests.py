@@ -1,4 +1,4 @@
-"""Is every text of every request checked at the door, and is no value answered by a defect?
+"""Every text of every request is checked at the door, and no value is answered by a defect.
 
 Every route of the OpenAPI document is asked, with each value of its body and each of its parameters replaced in turn.
 """

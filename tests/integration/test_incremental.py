@@ -1,4 +1,4 @@
-"""When a few of many files are added, changed, moved and deleted, does the next run touch those alone, and search follow?"""
+"""After a few of many files change, the next run touches those alone, and search follows."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Do index runs that go on at the same time, and homes on one server, leave each other's work alone?"""
+"""Index runs that go on at the same time, and homes on one server, leave each other's work alone."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Are stored outputs loaded side by side with their reading, in order, and never counted before the store has them?"""
+"""Stored outputs are loaded while others are read, and are never counted before the store has them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Is a lost catalog refused by every command, and rebuilt from the Parquet files so that searches answer as before?"""
+"""A lost catalog is refused by every command, and rebuilt from the Parquet files so that searches answer as before."""
 
 from __future__ import annotations
 

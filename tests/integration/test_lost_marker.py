@@ -1,4 +1,4 @@
-"""Is a home without a usable `home.json` refused, does it get its id again, and never another one without a word?"""
+"""A home without a usable `home.json` is refused. It gets its id again, and never another one without a word."""
 
 from __future__ import annotations
 

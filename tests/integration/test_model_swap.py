@@ -1,4 +1,4 @@
-"""Is another model put behind a space without computing anything twice, and can it be taken back at any point?"""
+"""Another model is put behind a space without computing anything twice, and can be taken back at any point."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""On a server that several processes use: is a space of one's own swapped too, and do other services follow the promotion?"""
+"""On a shared server, services follow a promotion by another process without an answer that lacks the space."""
 
 from __future__ import annotations
 

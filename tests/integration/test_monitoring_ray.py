@@ -1,4 +1,4 @@
-"""Do a replica's metrics leave it through Ray under our names, and does a trace cross a handle? On a real Ray Serve."""
+"""A replica's metrics leave it through a real Ray Serve under our names, and a trace crosses a handle."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Does a served home report itself: its pictures and jobs, its queries stage by stage, and what goes wrong?"""
+"""A served home reports its pictures and jobs, its queries stage by stage, and what goes wrong."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Do embeddings and thumbnails in an object store keep what a folder promises? Against a real S3-compatible server."""
+"""Embeddings and thumbnails in an object store keep what a folder promises, against a real S3-compatible server."""
 
 from __future__ import annotations
 

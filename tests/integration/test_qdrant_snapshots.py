@@ -1,4 +1,4 @@
-"""Are snapshots of Qdrant's collections kept as a whole, and do they bring a lost collection back?"""
+"""Snapshots of Qdrant's collections are kept as a whole, and bring a lost collection back."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""After the folder of a directory was moved: are its pictures the same, embedded once, and found once?"""
+"""After the folder of a directory was moved, its pictures are the same, embedded once, and found once."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Does a removal leave anything of the removed pictures in the home, and everything of the others?"""
+"""A removal leaves nothing of the removed pictures in the home, and everything of the others."""
 
 from __future__ import annotations
 

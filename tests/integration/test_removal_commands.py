@@ -1,4 +1,4 @@
-"""Can somebody who only has the command line forget pictures, see what remains, and do so beside a running service?"""
+"""The command line forgets pictures, says what remains, and does so beside a running service too."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Does the consistency check find what does not fit, name the right remedy, and change nothing by looking?"""
+"""The consistency check finds what does not fit, names the right remedy, and changes nothing by looking."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is a bridge that is trained from nothing in a home taught besides the captions?"""
+"""A bridge learns phrases beside captions, and names of classes where it begins from nothing. A worse one is not used."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Is the prior of a bridge that is trained here in force along with it?"""
+"""The prior of a bridge that is trained here comes in force along with it."""
 
 from __future__ import annotations
 

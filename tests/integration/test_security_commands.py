@@ -1,4 +1,4 @@
-"""Can keys be made, looked at, replaced and ended from the command line?"""
+"""Keys are made, looked at, replaced and ended from the command line."""
 
 from __future__ import annotations
 

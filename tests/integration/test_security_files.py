@@ -1,4 +1,4 @@
-"""Can a key that may index and search read a file that was not indexed, by links and swaps in a folder that it may write to?"""
+"""A key that may index and search reads no file that was not indexed, whatever links and swaps its owner makes."""
 
 from __future__ import annotations
 

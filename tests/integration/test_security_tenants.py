@@ -1,4 +1,4 @@
-"""Does a key of one corpus see anything of another, on any route there is?"""
+"""A key of one corpus sees nothing of another, on any route there is."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Does the real service, on Ray Serve, over a real home, do what the API promises?"""
+"""The real service, on Ray Serve, over a real home, does what the API promises."""
 
 from __future__ import annotations
 

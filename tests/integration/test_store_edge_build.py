@@ -1,4 +1,4 @@
-"""What survives of an embedded collection when a build, a disk or a file goes wrong?"""
+"""An embedded collection survives a build, a disk or a file that goes wrong, or the damage is told with the way out."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Do tags reach searches, whatever breaks on the way, and only where they belong? Real catalog, real store."""
+"""Tags reach searches, whatever breaks on the way, and only where they belong, with a real catalog and a real store."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import replace

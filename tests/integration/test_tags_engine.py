@@ -1,4 +1,4 @@
-"""Does what a search taught help the next one? The engine with real models, a real store, tags, gate and feedback."""
+"""What a search taught helps the next one: the engine with real models, a real store, tags, gate and feedback."""
 
 from __future__ import annotations
 

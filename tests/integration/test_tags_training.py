@@ -1,4 +1,4 @@
-"""Is a gate fitted from judged queries in a home of its own, with real models, and does its use leave nothing else behind?"""
+"""A gate is fitted from judged queries in a home of its own, with real models, and its use leaves nothing else behind."""
 
 from __future__ import annotations
 

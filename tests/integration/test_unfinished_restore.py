@@ -1,4 +1,4 @@
-"""Does a restore or a rebuild that was killed go on with the same command, and is the home refused to all others until then?"""
+"""A killed restore or rebuild goes on with the same command, and the home is refused to all others until then."""
 
 from __future__ import annotations
 

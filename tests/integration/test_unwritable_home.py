@@ -1,4 +1,4 @@
-"""Can a home on a full or read-only disk be searched, and does every change of it say why it cannot be made?"""
+"""A home on a full or read-only disk can be searched, and every change of it says why it cannot be made."""
 
 from __future__ import annotations
 

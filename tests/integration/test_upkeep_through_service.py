@@ -1,4 +1,4 @@
-"""Are copies found, and collections compared, by the running service that owns the store?"""
+"""The running service that owns the store finds copies and compares collections."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Is every kind of difference between catalog, Parquet files and collections found, told and mended?"""
+"""Every kind of difference between catalog, Parquet files and collections is found, told and mended."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Does the watcher order what changed, once for a burst, and nothing for what does not matter?"""
+"""The watcher orders what changed, once for a burst, and nothing for what does not matter."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What do tests of bad input share? The command line, what one clear error looks like, and a small home."""
+"""What tests of bad input share: the command line, what one clear error looks like, and a small home."""
 
 from __future__ import annotations
 

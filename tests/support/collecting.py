@@ -25,7 +25,7 @@ def wanted_mark(expression: str) -> str | None:
 
 
 def has_no_test_with(mark: str | None, path: Path) -> bool:
-    """Is this a file of tests in which none has the mark?"""
+    """Return whether this is a file of tests in which none has the mark."""
     return mark is not None and path.match("test_*.py") and f"mark.{mark}" not in path.read_text("utf-8")
 
 

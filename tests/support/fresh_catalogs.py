@@ -1,4 +1,4 @@
-"""How do hundreds of tests get a catalog each without migrating each? An empty SQLite file becomes a copy of a migrated one.
+"""Catalogs for hundreds of tests without a migration each: an empty SQLite file becomes a copy of a migrated one.
 
 `Catalog.open` of this process only: other processes, PostgreSQL and older catalogs are migrated as ever, and so is every
 catalog of a test that asks for `real_migrations`.

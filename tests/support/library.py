@@ -1,4 +1,4 @@
-"""A folder of pictures, entered in a catalog again and again: what becomes of each picture?"""
+"""A folder of pictures that is entered in a catalog again and again, and what becomes of each picture."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which pictures do the tests use? Small real files of every format, written on the spot, and every kind of broken one.
+"""Pictures that the tests use: small real files of every format, written on the spot, and every kind of broken one.
 
 Everything is seeded and written to the caller's folder. `write_every_format` and `write_bad_files` give whole sets by name.
 """

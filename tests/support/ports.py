@@ -1,4 +1,4 @@
-"""Which loopback ports are free? Never fixed ones: several test processes run side by side."""
+"""Free loopback ports. They are never fixed, because several test processes run side by side."""
 
 from __future__ import annotations
 

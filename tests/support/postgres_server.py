@@ -1,4 +1,4 @@
-"""How do tests get a real PostgreSQL? One server a session, on a free loopback port, that may be killed and started again.
+"""A real PostgreSQL for tests: one server a session, on a free loopback port, that may be killed and started again.
 
 The system's binaries are taken, else those of the package `pgserver`. As root, which PostgreSQL refuses, another user runs it.
 Where there is no server, tests that ask for it skip with the reason; with LODESTONE_REQUIRE_POSTGRES=1 they fail.

@@ -1,4 +1,4 @@
-"""Which metrics does a PromQL expression read? Enough of its grammar to tell names from functions, labels and keywords."""
+"""Metrics that the committed rules and dashboards read in PromQL, told from functions, labels and keywords."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How do tests get promtool? From the machine or Debian's package; without it they skip, or fail if it is required."""
+"""The promtool of the machine or of Debian's package. Without it, tests skip, or fail if it is required."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How do tests get a real Qdrant cluster? Three server processes on loopback, each of which can be killed and started again.
+"""A real Qdrant cluster for tests: three servers on loopback, each of which can be killed and started again.
 
 Ports are free ones, kept over restarts: a node's peers know it by its address. Storage lies below one folder, a node each.
 """

@@ -1,4 +1,4 @@
-"""How do tests get a real Qdrant server? One process a session, on free loopback ports, with a temporary storage directory.
+"""A real Qdrant server for tests: one a session, on free loopback ports, with a temporary storage directory.
 
 Where the server cannot be had, tests that ask for it skip with the reason; with LODESTONE_REQUIRE_QDRANT=1 they fail.
 """

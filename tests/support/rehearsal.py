@@ -1,4 +1,4 @@
-"""How are an overlay's pods run without a cluster? As processes, with all that the manifests give them.
+"""Pods of an overlay without a cluster: they run as processes, with all that the manifests give them.
 
 Each gets the command, variables and user of its container, no capability, and the pod's root: read-only but for its volumes.
 They share namespaces of their own (mounts, network, processes) with real PostgreSQL, Qdrant and Ray, and leave nothing behind.

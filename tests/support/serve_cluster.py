@@ -1,4 +1,4 @@
-"""How do tests get a Ray cluster that takes serveConfigV2? One node on loopback with a dashboard, and a token."""
+"""A Ray cluster that takes serveConfigV2, for tests: one node on loopback with a dashboard, and a token."""
 
 from __future__ import annotations
 

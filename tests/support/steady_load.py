@@ -1,4 +1,4 @@
-"""Who searches a service over HTTP all the time, while something is changed behind it? And which version answered?"""
+"""Two people who search a service over HTTP all the time, while something is changed behind it, and their rankings."""
 
 from __future__ import annotations
 

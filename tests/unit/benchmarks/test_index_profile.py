@@ -1,4 +1,4 @@
-"""Does the profile of an index run tell stages apart, and are the functions still there that it watches?"""
+"""The profile of an index run tells stages apart, and the functions that it watches exist."""
 
 from __future__ import annotations
 

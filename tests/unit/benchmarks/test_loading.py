@@ -1,4 +1,4 @@
-"""Does the load generator measure what users would feel, stay within its bounds, and judge answers and recoveries rightly?"""
+"""The load generator measures what users would feel, stays within its bounds, and judges answers and recoveries."""
 
 from __future__ import annotations
 

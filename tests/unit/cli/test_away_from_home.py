@@ -1,4 +1,4 @@
-"""Does any command make or change a home of this machine while LODESTONE_URL names a service elsewhere?"""
+"""Without `--local`, no command makes or changes a home here while LODESTONE_URL names a service elsewhere."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Does a run whose command names no corpus go on with the one that has its folders, so that nothing is indexed twice?"""
+"""A run whose command names no corpus goes on with the one that has its folders, so that nothing is indexed twice."""
 
 from __future__ import annotations
 

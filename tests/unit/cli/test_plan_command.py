@@ -1,4 +1,4 @@
-"""Does `lodestone plan` answer in 80 columns, in JSON, without touching a home, and refuse what contradicts itself?"""
+"""`lodestone plan` answers in 80 columns and in JSON, touches no home, and refuses what contradicts itself."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Do the commands of the deployment's documents name what there is?"""
+"""The commands of the deployment's documents name what there is."""
 
 from __future__ import annotations
 

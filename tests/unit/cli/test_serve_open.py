@@ -1,4 +1,4 @@
-"""Does `lodestone serve --open` open the search page, and only then?"""
+"""`lodestone serve` opens the search page only with `--open`, and tells its address where there is no browser."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Is a command or option that takes something away ever suggested?"""
+"""No command or option that takes something away is ever suggested."""
 
 from __future__ import annotations
 

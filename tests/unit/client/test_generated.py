@@ -1,4 +1,4 @@
-"""Is the client for ordinary code what the asynchronous one makes of it?"""
+"""The client for ordinary code is what is made of the asynchronous one."""
 
 from __future__ import annotations
 

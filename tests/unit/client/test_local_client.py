@@ -1,4 +1,4 @@
-"""Is a running service found, a dead one ignored, and does the client hand out answers and errors as they were made?"""
+"""A running service is found, a dead one is ignored, and the client hands out answers and errors as they were made."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Does a stream of the real service go on where the network broke, and is each event told once?"""
+"""A stream of the real service goes on where the network broke, and each event is told once."""
 
 from __future__ import annotations
 

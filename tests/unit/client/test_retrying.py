@@ -1,4 +1,4 @@
-"""Does a client insist exactly where that is safe, within its time, and say what is wrong where others answer?"""
+"""A client asks again exactly where that is safe, within its time, and says what is wrong where others answer."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Can the client ask everything that the service answers, both clients alike, and does it take each parameter that there is?"""
+"""Both clients can ask everything that the service answers, and take each parameter that there is."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Is a file either as it was or as it was meant to be, whatever stops the writer?"""
+"""A file is either as it was or as it was meant to be, whatever stops the writer."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Do errors keep their code, hint and facts on the way through processes, and are codes unique?"""
+"""Errors keep their code, hint and facts on the way through processes, and codes are unique."""
 
 from __future__ import annotations
 

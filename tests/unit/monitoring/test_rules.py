@@ -1,4 +1,4 @@
-"""Do rules and dashboards ask for what is there, and does every alert fire, explain itself and lead to a runbook?"""
+"""Rules and dashboards ask for what is there, and every alert fires, explains itself and leads to a runbook."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Does the audit of dependencies tell finding nothing from not looking?"""
+"""The audit of dependencies tells finding nothing from not looking."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Is the image's Dockerfile clean, and does it install what exists?"""
+"""The image's Dockerfile is clean, and installs what exists."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Is only the pinned server binary ever run, and does a machine that cannot have it say why?"""
+"""Only the pinned server binary is ever run, and a machine that cannot have it says why."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Does the script of the CronJob make runs of the template, and nothing else?"""
+"""The script of the CronJob makes runs of the template, and nothing else."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Would a cluster take what deploy/ says? Shapes of objects, KubeRay's rules, and the Serve config."""
+"""A cluster would take what deploy/ says: shapes of objects, KubeRay's rules, and the Serve config."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Who may speak to whom in deploy/?"""
+"""Pods of deploy/, gateways and backups reach what they need, and nothing else."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Do the objects of deploy/ fit together? Names, images, rights, upgrades, what survives the loss of a node."""
+"""The objects of deploy/ fit together: names, images, rights, upgrades, what survives the loss of a node."""
 
 from __future__ import annotations
 

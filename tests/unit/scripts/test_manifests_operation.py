@@ -1,4 +1,4 @@
-"""Would an installation run on? Drains, look-ups, secrets, sizes, deadlines, labels: each with a manifest that is wrong."""
+"""An installation would run on: drains, look-ups, secrets, sizes, deadlines, labels, each with a manifest that is wrong."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Is each pod of deploy/ what it claims to be? Its rights, its resources, its probes, its volumes."""
+"""Each pod of deploy/ is what it claims to be: its rights, its resources, its probes, its volumes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Do keys, tokens and passwords stay out of what is written down and sent back?"""
+"""Keys, tokens and passwords stay out of what is written down and sent back."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Do the planner's formulas give what can be worked out by hand, and does its simulation behave like a job?"""
+"""The planner's formulas give what can be worked out by hand, and its simulation behaves like a job."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Are pictures listed by the day that the clock showed where they were taken, within folders, and a page at a time?"""
+"""Pictures are listed by the day that the clock showed where they were taken, within folders, a page at a time."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Is it said how far an index run is, and of one that has ended or was lost nothing?"""
+"""Progress is told of an index run that is alive, and nothing of one that has ended or was lost."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Are ids what they were when points were written with them?"""
+"""Ids are what they were when points were written with them."""
 
 from __future__ import annotations
 

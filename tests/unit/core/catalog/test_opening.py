@@ -1,4 +1,4 @@
-"""Does a catalog open safely: new, old, newer, damaged, twice at once, on a full disk?"""
+"""A catalog opens safely: new, old, newer, damaged, twice at once, on a full disk."""
 
 from __future__ import annotations
 

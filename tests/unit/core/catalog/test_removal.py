@@ -1,4 +1,4 @@
-"""Does the catalog forget removed pictures in every table and in the bytes of its file, and nothing else?"""
+"""The catalog forgets removed pictures in every table and in the bytes of its file, and nothing else."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Is what a catalog's file says read again after every change of it, by whomever, and only then?"""
+"""What a catalog's file says is read again after every change of it, by whomever, and only then."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Does an edit of the settings file keep everything else in it, and write nothing that is not allowed?"""
+"""An edit of the settings file keeps everything else in it, and writes nothing that is not allowed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""May this version of Lodestone use a home, and does a refused home stay as it was?"""
+"""A home is recognised and has an id of its own, and one that cannot be used is refused and left as it was."""
 
 from __future__ import annotations
 

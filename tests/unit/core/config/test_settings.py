@@ -1,4 +1,4 @@
-"""Which source of a setting wins, and what happens to a wrong value?"""
+"""Each source of a setting overrides those below it, and a wrong value is refused by its name."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Does any refused, shown or printed setting give a secret away?"""
+"""No refused, shown or printed setting gives a secret away."""
 
 from __future__ import annotations
 

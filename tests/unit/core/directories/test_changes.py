@@ -1,4 +1,4 @@
-"""Which paths are indexed for which changes, and which orders become one?"""
+"""As few paths are indexed as will do for a change, and orders of one corpus become one."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Are copies of a picture told from other pictures that have much in common with it?"""
+"""Copies of a picture are told from other pictures that have much in common with it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which slices does an erasure rewrite, restart, delete or leave for later?"""
+"""An erasure deletes or restarts the slices that need it, and leaves old files for later while another run lives."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Are a slice's files whole or absent, readable by others, and honest about damage?"""
+"""A slice's files are whole or absent, readable by others, and honest about damage."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Does a file that is opened below a folder lie there, whatever links are in its way, and whenever they are put there?"""
+"""A file that is opened below a folder lies there, whatever links are in its way, and whenever they are put there."""
 
 from __future__ import annotations
 

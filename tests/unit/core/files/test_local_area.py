@@ -1,4 +1,4 @@
-"""Does a file get written even where unfinished files are swept away at that moment?"""
+"""A file gets written even where unfinished files are swept away at that moment."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Is a listing of S3 never taken for the whole when it is not, and do listing and reading reach the store in the same way?"""
+"""A part of a listing of S3 is never taken for the whole, and listing and reading reach the store in the same way."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Is nothing kept of the queries of a home whose history was set to 0?"""
+"""Nothing is kept of the queries of a home whose history was set to 0."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Do the measures of a picture's quality say what they are called, whatever the picture's size?"""
+"""The measures of a picture's quality say what they are called, whatever the picture's size."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Do pictures stay whose disk is not mounted, and are deleted ones still called gone?"""
+"""Pictures whose disk is not mounted stay, and deleted ones are still called gone."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Whose id does a file have after files were moved, swapped, overwritten, copied or touched? Contents keep theirs."""
+"""Contents keep their ids when files are moved, swapped, overwritten, copied or touched."""
 
 from __future__ import annotations
 

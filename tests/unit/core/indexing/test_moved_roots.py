@@ -1,4 +1,4 @@
-"""Is a directory whose folder was moved as a whole recognised, and only then? Does relocating keep what pictures have?"""
+"""A directory whose folder was moved as a whole is recognised, and no other. Relocating keeps what pictures have."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Does the gate judge what elementary methods found, say why, and call complex what it cannot judge?"""
+"""The gate judges what elementary methods found, says why, and calls complex what it cannot judge."""
 
 import json
 import math

@@ -1,4 +1,4 @@
-"""Do the parts of a hit sum to its score, with every fusion, and does a record fuse to the same ranking again?"""
+"""The parts of a hit sum to its score, with every fusion, and a record fuses to the same ranking again."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Are records written together under load, at once for whoever waits, and all of them before a clean stop?"""
+"""Records are written together under load, at once after a pause or when asked for, and all before a clean stop."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Do removed pictures leave recorded queries, and does the rest of the record stay?"""
+"""Removed pictures leave recorded queries, and the rest of the record stays."""
 
 from __future__ import annotations
 

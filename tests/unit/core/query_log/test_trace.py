@@ -1,4 +1,4 @@
-"""Does a query's record come back bit for bit?"""
+"""A query's record comes back bit for bit."""
 
 from __future__ import annotations
 

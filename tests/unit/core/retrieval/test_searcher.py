@@ -1,4 +1,4 @@
-"""How many threads does a search take, and what is left of it when the deadline passes in between?"""
+"""A search takes few threads, and when its deadline passes in between, what is late is left out."""
 
 from __future__ import annotations
 

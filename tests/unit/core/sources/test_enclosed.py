@@ -1,4 +1,4 @@
-"""Is everything that indexing reads of a root read inside the folder that it must lie in?"""
+"""Everything that indexing reads of a root is read inside the folder that it must lie in."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Does the alias file keep what it was told, whole?"""
+"""The alias file keeps what it was told, whole."""
 
 from __future__ import annotations
 

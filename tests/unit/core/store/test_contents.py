@@ -1,4 +1,4 @@
-"""Does the record of a collection's files tell of each alteration, and of nothing where files are as they were written?"""
+"""The record of a collection's files tells of each alteration, and of nothing where files are as they were written."""
 
 from __future__ import annotations
 

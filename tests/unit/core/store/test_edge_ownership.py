@@ -1,4 +1,4 @@
-"""Who may open an embedded store, and what does a second opener get?"""
+"""An embedded store has one owner at a time, and a second opener is told who that is."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Do deleted points leave the files of an embedded collection, and does everything else stay?"""
+"""Deleted points leave the files of an embedded collection, and everything else stays."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Does the matrix of a collection answer as the engine does, whatever was written, and is its file never trusted wrongly?"""
+"""The matrix of a collection answers as the engine does, whatever was written, and its file is never trusted wrongly."""
 
 from __future__ import annotations
 

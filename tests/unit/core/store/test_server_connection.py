@@ -1,4 +1,4 @@
-"""What does the server adapter do when the server is away, too old, or dies and comes back?"""
+"""The server adapter names a server that is away or too old, and loses no acknowledged point when one dies."""
 
 from __future__ import annotations
 

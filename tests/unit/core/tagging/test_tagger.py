@@ -1,4 +1,4 @@
-"""Are labels those of the label space, and are parts that a home has no model for left out?"""
+"""Labels are those of the label space, and parts that a home has no model for are left out."""
 
 from __future__ import annotations
 

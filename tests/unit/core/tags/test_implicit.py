@@ -1,4 +1,4 @@
-"""Who gets a search's words as a tag? Only what a whole search is sure of, and never because of tags."""
+"""Only pictures that a whole search is sure of get its words as a tag, and never because of tags."""
 
 from dataclasses import replace
 from datetime import UTC, datetime

@@ -1,4 +1,4 @@
-"""Are names told from other words?"""
+"""Names are told from other words."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Do words become vectors whose inner product says how much of a query a picture's tags hold?"""
+"""Words become vectors whose inner product says how much of a query a picture's tags hold."""
 
 import numpy as np
 import pytest

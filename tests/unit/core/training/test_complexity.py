@@ -1,4 +1,4 @@
-"""Does fitting find what predicts the text pass's precision, and a threshold that costs no more than it may?"""
+"""Fitting finds what predicts the text pass's precision, and a threshold that costs no more than it may."""
 
 import numpy as np
 import pytest

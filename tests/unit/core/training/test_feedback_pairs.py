@@ -1,4 +1,4 @@
-"""Which recorded vectors of pictures are weights of modalities learnt from?"""
+"""Weights of modalities learn from answers of their composition with a right picture, by the vectors its target needs."""
 
 from __future__ import annotations
 

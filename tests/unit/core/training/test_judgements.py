@@ -1,4 +1,4 @@
-"""Which judgements are read, which are refused, and what do they say about the gate?"""
+"""Judgements from tables, JSON and feedback are read or refused, and a gate is fitted to them."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field

@@ -1,4 +1,4 @@
-"""Does trust learnt from a simulated user beat equal weights where spaces differ by topic, and cost little where not?"""
+"""Trust learnt from a simulated user beats equal weights where spaces differ by topic, and costs little where not."""
 
 from __future__ import annotations
 

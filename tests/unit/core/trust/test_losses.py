@@ -1,4 +1,4 @@
-"""Is a space's loss high where its own list misled the answer, and do weights follow losses by the rule?"""
+"""A space's loss is high where its own list misled the answer, and weights follow losses by the rule."""
 
 from __future__ import annotations
 

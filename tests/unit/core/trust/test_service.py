@@ -1,4 +1,4 @@
-"""Does feedback change trust once, in its own topic, in a way that can be undone, replayed and carried to another home?"""
+"""Feedback changes trust once, in its own topic, and can be undone, replayed and carried to another home."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Whose tokens are believed? Those that the issuer signed, for this service, for now; no others."""
+"""Only tokens that the issuer signed, for this service and for now, are believed."""
 
 from __future__ import annotations
 

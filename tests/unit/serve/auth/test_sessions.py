@@ -1,4 +1,4 @@
-"""Does a session hold for a week by a clock that may be set back, and not beyond?"""
+"""A session holds for a week by a clock that may be set back, and not beyond."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Does a call of another deployment end by its deadline, go with its caller, and fail as Lodestone's errors do?"""
+"""A call of another deployment ends by its deadline, goes with its caller, and fails as Lodestone's errors do."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Does a replica take the body that came with a request, and ask the proxy for all others?"""
+"""A replica takes the body that came with a request, and asks the proxy for all others."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Is a cluster's configuration what the settings say, good enough for Ray, without secrets, and refused when it cannot work?"""
+"""A cluster's configuration is what the settings say, holds no secrets, and is refused when it cannot work."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Are lists that another process fuses fused as here, to the bit, whatever happens to that process?"""
+"""Lists that another process fuses are fused as here, to the bit, and here where there is no such process."""
 
 from __future__ import annotations
 

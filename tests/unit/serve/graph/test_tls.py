@@ -1,4 +1,4 @@
-"""Is a certificate that cannot be used refused before anything starts, and is one believed only by those who should?"""
+"""A certificate that cannot be used is refused before anything starts, and one is believed only by those who should."""
 
 from __future__ import annotations
 

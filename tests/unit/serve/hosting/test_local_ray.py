@@ -1,4 +1,4 @@
-"""Do the processes of a local service get the environment that it was measured with, unless the user has another wish?"""
+"""Multiplications in the processes of a local service have one thread, unless the user sets more."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Is what cannot be served refused before anything is started, with the reason?"""
+"""What cannot be served is refused before anything is started, with the reason."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Does the HTTP layer keep its promises, whatever stands behind it?"""
+"""The HTTP layer keeps its promises, whatever stands behind it."""
 
 from __future__ import annotations
 

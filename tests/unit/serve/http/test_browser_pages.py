@@ -1,4 +1,4 @@
-"""Do the search page and the API reference show what they should, without anything from elsewhere or inline?"""
+"""The search page and the API reference show what they should, without anything from elsewhere or inline."""
 
 from __future__ import annotations
 

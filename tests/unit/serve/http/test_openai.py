@@ -1,4 +1,4 @@
-"""Do clients of OpenAI's API find their shapes: models, embeddings, drawings, and errors as they read them?"""
+"""Clients of OpenAI's API find their shapes: models, embeddings, drawings, and errors as they read them."""
 
 from __future__ import annotations
 

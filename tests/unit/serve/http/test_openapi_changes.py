@@ -1,4 +1,4 @@
-"""Is a change that breaks clients told from one that does not?"""
+"""A change that breaks clients is told from one that does not."""
 
 from __future__ import annotations
 

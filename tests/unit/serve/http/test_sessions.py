@@ -1,4 +1,4 @@
-"""Does a key that was given once open pictures for the service's own pages, and for nobody else's?"""
+"""A key that was given once opens pictures for the service's own pages, and for nobody else's."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Does a code that was handed over once unlock the service for its own user, on this machine alone, and nothing else?"""
+"""A code that was handed over once unlocks the service for its own user, on this machine alone, and nothing else."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What does an upload get that is no picture, is too much of one, or something else dressed as one?"""
+"""Uploads that are no picture or too much of one are refused, whatever they claim to be, and large ones leave a slot."""
 
 from __future__ import annotations
 

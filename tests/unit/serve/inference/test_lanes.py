@@ -1,4 +1,4 @@
-"""Do concurrent calls share passes of a model, and does nobody pay for those who left or came too late?"""
+"""Concurrent calls share passes of a model, and nobody pays for those who left or came too late."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Do queries share model passes, and does nobody pay for those who have left?"""
+"""Queries share model passes, and nobody pays for those who have left."""
 
 from __future__ import annotations
 

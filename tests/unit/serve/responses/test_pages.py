@@ -1,4 +1,4 @@
-"""Do cursors go on where a page ended, and do `fields` send what was asked for and nothing else?"""
+"""Cursors go on where a page ended, and `fields` sends what was asked for and nothing else."""
 
 from __future__ import annotations
 

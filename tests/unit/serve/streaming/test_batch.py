@@ -1,4 +1,4 @@
-"""Is a batch answered line by line, in order of completion, within its bounds, and only as long as somebody reads?"""
+"""A batch is answered line by line, in order of completion, within its bounds, and only as long as somebody reads."""
 
 from __future__ import annotations
 

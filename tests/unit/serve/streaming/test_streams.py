@@ -1,4 +1,4 @@
-"""Are streams resumed, given up, kept within bounds, and is nobody's work left running for nobody?"""
+"""Streams are resumed, given up and kept within bounds, and no work is left running for nobody."""
 
 from __future__ import annotations
 

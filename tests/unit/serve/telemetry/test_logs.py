@@ -1,4 +1,4 @@
-"""Can a line of the log be found by the request, the query and whoever asked, without telling what was asked?"""
+"""A line of the log is found by the request, the query and whoever asked, and does not tell what was asked."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Are metrics what the table says, bounded, and the same for both exporters?"""
+"""Metrics are what the table says, bounded, and the same for both exporters."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Does a trace hold together: request, query, stages, calls of other processes? And does none cost nothing?"""
+"""A trace holds together: request, query, stages, calls of other processes. Without a collector, tracing costs nothing."""
 
 from __future__ import annotations
 

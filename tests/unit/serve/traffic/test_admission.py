@@ -1,4 +1,4 @@
-"""Who is worked on, who waits, who is refused, and does a slot ever get lost?"""
+"""A query is worked on, waits or is refused by slots, deadline and priority, and no slot ever gets lost."""
 
 from __future__ import annotations
 

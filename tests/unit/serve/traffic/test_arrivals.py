@@ -1,4 +1,4 @@
-"""Does what a request waits for between proxy and replica count for its deadline, and only what can be believed?"""
+"""The time that a request waits between proxy and replica counts for its deadline, if it can be believed."""
 
 from __future__ import annotations
 

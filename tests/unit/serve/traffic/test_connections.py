@@ -1,4 +1,4 @@
-"""Do connections end whose headers do not come, has each client a bounded number of them, and are targets elsewhere refused?"""
+"""Connections whose headers do not come are ended, each client has only so many, and targets elsewhere are refused."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Can a picture's URL be made to reach what only the service can reach, or to cost without end?"""
+"""A picture's URL reaches nothing that only the service can reach, and costs no more than a bounded amount."""
 
 from __future__ import annotations
 

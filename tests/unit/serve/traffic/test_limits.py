@@ -1,4 +1,4 @@
-"""Are askers counted apart and within bounds, and is a write with a key done once?"""
+"""Askers are counted apart and within bounds, and a write with a key is done once."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Does a proxy refuse what the replicas would refuse, and nothing else, without reading a body or asking a replica?"""
+"""A proxy refuses what the replicas would refuse, and nothing else, without reading a body or asking a replica."""
 
 from __future__ import annotations
 

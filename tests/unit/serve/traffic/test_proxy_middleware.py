@@ -1,4 +1,4 @@
-"""Does what stands around Serve's proxy answer in its place at the right moment, and leave everything else as it is?"""
+"""What stands around Serve's proxy answers in its place at the right moment, and leaves everything else as it is."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Does a proxy refuse whom the replicas have just refused for their rate, nobody else, and not for long?"""
+"""A proxy refuses whom the replicas have just refused for their rate, nobody else, and not for long."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Is a query without time or place answered before anything is spent on it, and is what proxies refused counted?"""
+"""A query without time or place is answered before anything is spent on it, and what proxies refused is counted."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Who gets in, under which name, from which page, with which key? And what does every answer carry?"""
+"""Requests are let in by host, page and key, and every answer carries security headers."""
 
 from __future__ import annotations
 

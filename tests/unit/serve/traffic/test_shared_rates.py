@@ -1,4 +1,4 @@
-"""Do replicas that share a counter ask it seldom, stay within the rate together, and count alone when it is gone?"""
+"""Replicas that share a counter ask it seldom, stay within the rate together, and count alone when it is gone."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What happens behind the answers: is everything recorded and delivered, in order, within bounds, and whatever fails?"""
+"""Behind the answers, everything is recorded and delivered, in order and within bounds, whatever fails."""
 
 from __future__ import annotations
 
