@@ -29,3 +29,16 @@ def test_multiplications_of_a_service_have_one_thread_unless_the_user_sets_more(
     with local_ray():
         pass
     assert seen == [inherited]
+
+
+def test_a_proxy_may_take_as_long_to_start_as_the_service_waits_for_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    from ray.serve._private.constants import HTTP_PROXY_TIMEOUT
+
+    name = "RAY_SERVE_PROXY_READY_CHECK_TIMEOUT_S"
+    monkeypatch.setattr(os, "environ", {key: value for key, value in os.environ.items() if key != name})
+    seen: list[float] = []
+    monkeypatch.setattr(ray, "init", lambda **_: seen.append(float(os.environ[name])))
+    monkeypatch.setattr(ray, "shutdown", lambda: None)
+    with local_ray():
+        pass
+    assert seen == [HTTP_PROXY_TIMEOUT]
