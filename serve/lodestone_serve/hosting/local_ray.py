@@ -30,7 +30,7 @@ _ENVIRONMENT = {
     "RAY_SERVE_HANDLE_AUTOSCALING_METRIC_PUSH_INTERVAL_S": "2",
     # Ray's default is ten seconds, three times, before a crashed proxy is restarted: half a minute without connections.
     "RAY_SERVE_PROXY_HEALTH_CHECK_PERIOD_S": "2",
-    # Ray kills a proxy that is not ready after five seconds, and the start fails, as on a busy machine. The driver waits a minute.
+    # Ray kills a proxy that is not ready after five seconds, and the start fails, as on a busy machine. The driver waits 60.
     "RAY_SERVE_PROXY_READY_CHECK_TIMEOUT_S": "60",
     **PROXY_ENVIRONMENT,
     **BLAS_ENVIRONMENT,
