@@ -271,7 +271,11 @@ def load_settings(flags: Mapping[str, Any] | None = None) -> LoadedSettings:
             f"a {ENVIRONMENT_PREFIX}… variable is wrong: {error}", hint="a whole section is given as JSON; " + _LISTED
         ) from None
     settings = settings.model_copy(update={"home": settings.home.expanduser().absolute()})
-    return LoadedSettings(settings, _sources_of(settings, flag_values))
+    sources = _sources_of(settings, flag_values)
+    for former, name in _FORMER.items():
+        if sources[name].endswith(_as_former(former)):
+            _log.warning("the setting %s is named %s now: %s", former, name, sources[name].removesuffix(_as_former(former)))
+    return LoadedSettings(settings, sources)
 
 
 def checked_file(content: Mapping[str, Any]) -> Settings:
@@ -329,7 +333,13 @@ _FORMER: Final = {
 }
 
 
+def _as_former(former: str) -> str:
+    """Return the end of a source that gives a setting under its former name."""
+    return f" (as {former})"
+
+
 def _sources_of(settings: Settings, flags: Mapping[str, Any]) -> dict[str, str]:
+    """Return dotted name -> where the setting's value comes from."""
     path = config_path(settings.home)
     from_flags, from_file = set(flatten(flags)), set(flatten(_read_file(path)))
     # `env.keys()` is case-sensitive on POSIX while pydantic-settings is not.
@@ -338,9 +348,7 @@ def _sources_of(settings: Settings, flags: Mapping[str, Any]) -> dict[str, str]:
     for former, name in _FORMER.items():
         variable = variables.get(_variable_of(former))
         if former in from_file or variable:
-            source = f"{variable or path} (as {former})"
-            _log.warning("the setting %s is named %s now: %s", former, name, variable or path)
-            sources[name] = source
+            sources[name] = f"{variable or path}{_as_former(former)}"
     for name in flatten(settings.model_dump()):
         variable = variables.get(_variable_of(name))
         section = variables.get("lodestone_" + name.split(".", maxsplit=1)[0]) if "." in name else None

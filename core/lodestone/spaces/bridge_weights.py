@@ -11,8 +11,8 @@ the penalty as one more component, texts -1, and a last component makes all pict
 
 Of words that it learnt one by one more is known (spaces/learnt_words.py): a text that is such a word is moved towards it.
 
-Nothing here imports torch. In the file the matrices of both maps and of the words are bytes with a scale for each column, and
-other arrays float16 (the statistics, which span many magnitudes, float16 after scaling); arithmetic is float32.
+Nothing here imports torch. In the file matrices that vectors are computed with are bytes with a scale for each column, and
+other arrays float16 (the statistics, which span many magnitudes, after scaling); arithmetic is float32.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ HUB_NEIGHBOURS: Final = 10  # nearest texts over which a picture's closeness is 
 HUB_SHARE: Final = 0.3  # share of the closeness that is subtracted; both were chosen on the validation part (docs/quality.md)
 _SEEN: Final = "seen"  # sketches; files that were written before them lack them
 _SCALE: Final = ".scale"  # end of the names of scales; files of format 1 have none, all their arrays are float16
-_HALVES: Final = ("rehearsal.",)  # matrices that stay float16, because no matrix product hides their rounding
+_HALVES: Final = ("rehearsal.",)  # matrices that stay float16: training goes on from them
 # Vectors do not depend on these arrays, which are used by updates only.
 _FOR_UPDATES: Final = ("statistics.", "residual", "rehearsal.picture", "rehearsal.text_spread", "rehearsal.counts", _SEEN)
 

@@ -146,8 +146,18 @@ def test_a_former_name_is_read_and_told(
     assert loaded.sources["index.batch_slices"] == f"{file} (as index.wave_slices)"
     assert loaded.sources["index.batch_s"] == str(file)
     assert "index.wave_slices is named index.batch_slices now" in caplog.text
-    assert "index.wave_s is named index.batch_s now: LODESTONE_INDEX__WAVE_S" in caplog.text
+    assert "index.batch_s now" not in caplog.text  # the former name decides nothing
     assert "wave" not in repr(loaded.settings)
+
+
+def test_a_variable_of_a_former_name_is_read_and_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setenv("LODESTONE_INDEX__WAVE_S", "3")
+    loaded = load_settings({"home": tmp_path})
+    assert loaded.settings.index.batch_s == 3
+    assert loaded.sources["index.batch_s"] == "LODESTONE_INDEX__WAVE_S (as index.wave_s)"
+    assert "index.wave_s is named index.batch_s now: LODESTONE_INDEX__WAVE_S" in caplog.text
 
 
 def test_a_wrong_value_under_a_former_name_is_refused(tmp_path: Path) -> None:
