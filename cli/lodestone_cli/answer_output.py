@@ -116,8 +116,13 @@ def page_query(asked: SearchOptions, *, like: str | None = None) -> str | None:
         like: Id of the picture of a search by picture.
     """
     given = asked.model_dump(exclude_defaults=True)
+    from lodestone_schemas.searching import SearchRequest
+
     filters = given.pop("filters", {})
-    parts = [("q", given.pop("query", "")), ("like", like)]
+    match = asked.match if isinstance(asked, SearchRequest) else None
+    given.pop("match", None)
+    sets = "" if match is None else match.model_dump_json(exclude_none=True, exclude_defaults=True)
+    parts = [("q", given.pop("query", "")), ("sets", sets), ("like", like)]
     for kind in ("like", "unlike", "without"):
         parts += [(kind, value) for value in given.pop(kind, [])]
     parts.append(("words", "1" if given.pop("guides", None) == 0 else ""))

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import groupby
 from pathlib import Path
 from textwrap import wrap
 from typing import TYPE_CHECKING, Any, Final
 
 from lodestone_cli.command_context import printable
 from lodestone_cli.naming import local_time, short
+from lodestone_cli.sets import said_set
 from lodestone_cli.terminal.console import print_table, text_width
 
 if TYPE_CHECKING:
@@ -64,9 +66,13 @@ def verdict_of(gate: GateDecision) -> str:
 
 
 def described(part: QueryPart, paths: Mapping[str, str]) -> str:
-    """Return a part of a composed query in a line: its name and weight, and its words, or the name of its picture's file."""
+    """Return a part of a composed query in a line: its name and weight, and its words, or the name of its picture's file.
+
+    Parts of a further alternative begin with its number.
+    """
     content = _picture_of(part, paths) if part.text is None else part.text
-    return f"{part.name} {part.weight:.2f}: {content}"
+    alternative = f"of alternative {part.alternative + 1}, " if part.alternative else ""
+    return f"{alternative}{part.name} {part.weight:.2f}: {content}"
 
 
 def composition_of(parts: Sequence[QueryPart], paths: Mapping[str, str]) -> str | None:
@@ -77,10 +83,12 @@ def composition_of(parts: Sequence[QueryPart], paths: Mapping[str, str]) -> str 
         paths: Path on this machine by image id.
 
     Returns:
-        Words before pictures, and what to avoid at the end; None for a query that is not composed.
+        Words before pictures, and what to avoid at the end, with "or" between alternatives; None for a query that is not
+        composed.
     """
-    ordered = sorted(parts, key=lambda part: (part.avoid, part.text is None))
-    return ", ".join(_as_said(part, paths) for part in ordered) or None
+    ordered = sorted(parts, key=lambda part: (part.alternative, part.avoid, part.text is None))
+    alternatives = groupby(ordered, key=lambda part: part.alternative)
+    return " or ".join(", ".join(_as_said(part, paths) for part in group) for _, group in alternatives) or None
 
 
 def _as_said(part: QueryPart, paths: Mapping[str, str]) -> str:
@@ -118,6 +126,8 @@ def _decided(explanation: QueryExplanation, paths: Mapping[str, str]) -> Iterato
         yield f"corrected from: {explanation.request.get('query', '')}"
     for part in explanation.parts:
         yield f"part {described(part, paths)}"
+    if match := explanation.request.get("match"):
+        yield f"sets: {said_set(match)}"
     if explanation.gate is not None:
         yield f"gate: {verdict_of(explanation.gate)}"
     if explanation.confidence is not None:

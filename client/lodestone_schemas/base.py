@@ -13,6 +13,9 @@ MAX_OFFSET = 1_000
 MAX_GUIDES = 64
 MAX_CURSOR_CHARS = 8_192
 MAX_PARTS = 8  # of a composed query
+MAX_SET = 32  # members of an `all`, `any` or `none` of a query
+MAX_SET_IMAGES = 1_000  # pictures that one set of a request names
+MAX_TAG_CHARS = 200
 NEXT_CURSOR = "Give it as `cursor` for the next page, which then misses nothing and repeats nothing; null at the end."
 ImageId = Annotated[str, Field(max_length=64)]  # a length limit also makes pydantic refuse lone surrogates
 

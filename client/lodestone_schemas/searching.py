@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from datetime import date, datetime
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Final, Literal, Self
 
-from pydantic import Field
+from pydantic import ConfigDict, Field, model_validator
 
 from lodestone_schemas.base import (
     MAX_CURSOR_CHARS,
@@ -14,6 +14,9 @@ from lodestone_schemas.base import (
     MAX_OFFSET,
     MAX_PARTS,
     MAX_QUERY_CHARS,
+    MAX_SET,
+    MAX_SET_IMAGES,
+    MAX_TAG_CHARS,
     DisplayedModel,
     ImageId,
     Model,
@@ -41,6 +44,43 @@ class SearchFilters(Model):
     path_prefix: str | None = Field(None, max_length=4096, description="Folder inside the root, e.g. `2024/summer`.")
     taken_from: RequestDate | None = Field(None, description=f"Taken at or after the beginning of this. {WHICH_CLOCK}")
     taken_to: RequestDate | None = Field(None, description=f"Taken before the beginning of this. {WHICH_CLOCK}")
+
+
+class QuerySet(Model):
+    """Says which pictures may be found and what ranks them, with exactly one member.
+
+    `words` and `like` rank: every picture is more or less like them. The others restrict. `all` ranks by everything in it
+    together; of `any`, the part that says most for a picture counts; `none` takes restrictions alone.
+    """
+
+    model_config = ConfigDict(json_schema_extra={"minProperties": 1, "maxProperties": 1})
+
+    all: list[QuerySet] | None = Field(None, min_length=1, max_length=MAX_SET, description="Pictures that meet each of these.")
+    any: list[QuerySet] | None = Field(
+        None, min_length=1, max_length=MAX_SET, description="Pictures that meet at least one of these."
+    )
+    none: list[QuerySet] | None = Field(
+        None, min_length=1, max_length=MAX_SET, description="Pictures that meet not one of these restrictions."
+    )
+    words: str | None = Field(None, max_length=MAX_QUERY_CHARS, description="Ranks by what the picture shows, in words.")
+    like: ImageId | None = Field(None, description="Ranks by likeness to an indexed picture.")
+    filters: SearchFilters | None = Field(None, description="Pictures that meet these conditions on place and time.")
+    images: list[ImageId] | None = Field(
+        None, max_length=MAX_SET_IMAGES, description="Pictures of this set, by their ids; unknown ones are ignored."
+    )
+    tagged: str | None = Field(
+        None, max_length=MAX_TAG_CHARS, description="Pictures with this whole tag, set by hand or learnt."
+    )
+
+    @model_validator(mode="after")
+    def _is_one(self) -> Self:
+        if len(given := [name for name in type(self).model_fields if getattr(self, name) is not None]) != 1:
+            raise ValueError(f"give exactly one member, e.g. words; given: {', '.join(given) or 'none'}")
+        return self
+
+
+RESTRICTIONS_IN_WORDS: Final = ("tagged",)
+"""Members of `QuerySet` that restrict by a text; the command line takes them in `--where NAME=TEXT` and `--not NAME=TEXT`."""
 
 
 class BrowseRequest(Model):
@@ -77,8 +117,11 @@ class QueryPart(Model):
     """Describes one part of a composed query."""
 
     name: str = Field(description="Name in `weights` and `drop`: picture, words, unlike, without; picture2 is a second one.")
-    weight: float = Field(ge=0, le=1, description="Share of the score that the part decides; all shares sum to 1.")
+    weight: float = Field(ge=0, le=1, description="Share of the score that the part decides; those of an alternative sum to 1.")
     avoid: bool = Field(False, description="Whether pictures like this part are to be avoided.")
+    alternative: int = Field(
+        0, ge=0, description="Alternative that the part belongs to, where the query has several (`any`); the first is 0."
+    )
     text: str | None = Field(None, description="The words of a part in words.")
     image_id: str | None = Field(None, description="The indexed picture that the part was taken from.")
     region: QueryRegion | None = Field(None, description="The region of the picture; null for all of it.")
@@ -91,6 +134,11 @@ class SearchRequest(SearchOptions):
         "",
         max_length=MAX_QUERY_CHARS,
         description="What the picture shows, in words. It may be empty where there is a picture.",
+    )
+    match: QuerySet | None = Field(
+        None,
+        description="Further words, pictures and restrictions, with `all`, `any` and `none`, which hold beside the rest of the "
+        "request.",
     )
     without: list[str] = Field(
         default_factory=list, max_length=MAX_PARTS, description="What the picture should not show, each in words."
@@ -107,8 +155,8 @@ class SearchRequest(SearchOptions):
     refine_of: str | None = Field(
         None,
         max_length=64,
-        description="Recorded query of the caller: its parts, filters, spaces, `collapse`, `diversity` and `composition` "
-        "are taken over.",
+        description="Recorded query of the caller: its parts, filters, restrictions (`match`), spaces, `collapse`, `diversity` "
+        "and `composition` are taken over.",
     )
     reference: ImageId | None = Field(
         None, description="Result of `refine_of` that takes the place of the pictures of that query."

@@ -14,7 +14,7 @@ import pytest
 from tests.support.points import clustered, make_points, point_id
 
 from lodestone.errors import InvalidRequestError, LodestoneError, StoreError, UnknownNameError
-from lodestone.store.base import Between, Filter, HasId, MatchAny, PointBatch, VectorQuery, VectorStore
+from lodestone.store.base import AnyOf, Between, Filter, HasId, MatchAny, PointBatch, VectorQuery, VectorStore
 from lodestone.store.factory import open_store
 from lodestone.store.server.nodes import Nodes
 from lodestone_schemas.collections import CollectionSpec, HnswSpec, Quantization
@@ -311,6 +311,28 @@ FILTERS = [
         lambda row, p: (
             (row % 5 == 1 or (row % 5 == 2 and row % 4 == 0)) and row >= 50 and row % 7 and row % 2 == 0 and row != 96
         ),
+    ),
+    (Filter(must=(AnyOf(()),)), lambda row, p: False),
+    (Filter(must_not=(AnyOf(()),)), lambda row, p: True),
+    (Filter(must=(AnyOf((Filter(),)),)), lambda row, p: True),
+    (Filter(must_not=(AnyOf((Filter(must=(HasId(()),)), Filter())),)), lambda row, p: False),
+    (
+        Filter(
+            must=(
+                AnyOf(
+                    (
+                        Filter(must=(MatchAny("corpus", ("corpus0",)),), must_not=(Between("taken_at", lt=FIRST + 200),)),
+                        Filter(must=(HasId((POINTS.ids[1], POINTS.ids[2])),)),
+                    )
+                ),
+            ),
+            must_not=(HasId((POINTS.ids[2],)),),
+        ),
+        lambda row, p: (p["corpus"] == "corpus0" and (row >= 200 or not row % 7)) or row == 1,
+    ),
+    (
+        Filter(must_not=(AnyOf((Filter(must=(MatchAny("corpus", ("corpus0",)),), must_not=(HasId((POINTS.ids[0],)),)),)),)),
+        lambda row, p: p["corpus"] != "corpus0" or row == 0,
     ),
     (Filter(must=(MatchAny("unknown_field", ("a",)),)), lambda row, p: False),
 ]

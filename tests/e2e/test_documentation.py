@@ -39,6 +39,7 @@ from lodestone_schemas.api import SearchRequest, TagRequest
 # Page -> why its Python is not run here: a test that follows the page's steps runs it, or what it needs is not there.
 NO_PYTHON = {
     "docs/recipes/add-a-query-node.md": "tests/integration/test_query_pipeline.py",
+    "docs/recipes/add-a-restriction.md": "tests/integration/test_restriction_recipe.py",
     "docs/recipes/add-a-route.md": "tests/unit/serve/http/test_route_recipe.py",
     "docs/recipes/add-a-space.md": "tests/integration/test_space_recipe.py",
     "docs/client.md": "tests/integration/test_client_docs.py",

@@ -495,7 +495,7 @@ async def test_samples_that_are_too_old_are_not_read_again_on_the_event_loop(cap
     engine = engine_of(captioned)
     query = Compose(((Text("a cat"), 1.0), (Image(captioned.ids[CAT]), 1.0)))
     await last(engine.ask(query, ALL))
-    samples = engine._pipeline.composing["default"].composed._calibration._samples
+    samples = engine._pipeline.passes.composed["default"].composed._calibration._samples
     assert {one.partition("-")[0] for one in samples} == {"labels", "labels0", "captions"}
     samples.update({name: replace(one, read_at=one.read_at - 3_600) for name, one in samples.items()})
     read = []
@@ -643,7 +643,7 @@ def test_the_usual_likeness_of_captions_is_that_of_the_words_themselves_and_nega
         def standing(self, collection, vector):
             return (float(vector[0]), 0.5) if self.known else (0.1, 0.5)
 
-    stage = engine._pipeline.composing["default"].composed
+    stage = engine._pipeline.passes.composed["default"].composed
     vector = np.array([0.6, 0.8], np.float32)
     searches = [ListSearch("words", "captions", "c", 0.5, vector), ListSearch("without", "captions", "c", 0.5, -vector)]
     kept, stage._calibration = stage._calibration, Calibrated()

@@ -277,7 +277,7 @@ async def test_the_first_results_stay_where_the_pictures_cannot_be_ranked_by_the
         async def rank(self, *_, **__):
             raise error
 
-    made._pipeline.composing["default"].edits._composed = Unranked()
+    made._pipeline.passes.composed["default"].edits._composed = Unranked()
     response = await last(made, cup_and(Picture(CAT_PIXELS)))
     own = await last(collection.engine(), cup_and(Picture(CAT_PIXELS)))
     assert [(hit.image_id, hit.score) for hit in response.hits] == [(hit.image_id, hit.score) for hit in own.hits]

@@ -28,7 +28,7 @@ from lodestone.query.request_context import RequestContext
 from lodestone.query.resolve import ResolvedQuery
 from lodestone.query.responses import QueryAnswer
 from lodestone.query.running import RunningQuery
-from lodestone.query.tree import And, Leaf, Picture, Text, Vector, Where
+from lodestone.query.tree import And, Leaf, Not, Picture, Text, Vector, Where
 from lodestone.query.words.checker import QueryChecker
 from lodestone.query_log.explain import explain
 from lodestone.query_log.replay import replay
@@ -179,7 +179,7 @@ async def test_what_is_not_answered_yet_is_refused_before_anything_is_searched(e
     class Unregistered(Leaf):
         pass
 
-    for query in (And((Text("a cat"), Text("a dog"))), Unregistered()):
+    for query in (And((Not(Text("a cat")), Text("a dog"))), Unregistered()):
         with pytest.raises(InvalidRequestError) as raised:
             await last(engine.ask(query, SearchOptions()))
         assert (raised.value.code, bool(raised.value.hint)) == ("invalid_request", True)

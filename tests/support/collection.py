@@ -28,7 +28,7 @@ from lodestone.sources.uris import folders_of
 from lodestone.spaces.base import Projection
 from lodestone.spaces.labels import LabelSpace
 from lodestone.store.aliases import JsonAliasTable
-from lodestone.store.base import PointBatch
+from lodestone.store.base import PointBatch, VectorStore
 from lodestone.store.edge.store import EdgeStore
 from lodestone.text_encoders.base import TextEncoder
 from lodestone.text_encoders.registry import make_text_encoder
@@ -95,10 +95,10 @@ PROFILE: Profile = replace(PROFILES["embedded"], spaces=("labels", "labels0"), g
 class Collection:
     """Photos of one or more corpora, embedded and loaded; `ids` by uri."""
 
-    def __init__(self, home: Path, models: Models) -> None:
+    def __init__(self, home: Path, models: Models, store: VectorStore | None = None) -> None:
         self.models = models
         self.catalog = Catalog.open(home / "catalog.sqlite")
-        self.store = EdgeStore(home / "store", aliases=JsonAliasTable(home / "aliases.json"))
+        self.store = store or EdgeStore(home / "store", aliases=JsonAliasTable(home / "aliases.json"))
         self.ids: dict[str, str] = {}
         for projection in models.projections.values():
             self.store.create(CollectionSpec(projection.collection, projection.dim))
@@ -176,6 +176,9 @@ class Collection:
                         "root": images[image_id].root_id,
                         "folders": list(folders_of(images[image_id].uri)),
                     }
+                    | taken_fields(
+                        images[image_id].taken_at, images[image_id].utc_offset_minutes, images[image_id].taken_precision
+                    )
                     for image_id, _ in rows
                 ],
             ),

@@ -52,6 +52,7 @@ from lodestone_cli.picture_files import picture_file, picture_id, read_picture
 from lodestone_cli.place_and_time import filters_of
 from lodestone_cli.progress import shown_wait
 from lodestone_cli.result_files import ResultFiles, with_result_files
+from lodestone_cli.sets import AnyOption, NotOption, WhereOption, match_of
 from lodestone_cli.while_indexing import saying_how_far
 
 if TYPE_CHECKING:
@@ -63,6 +64,9 @@ if TYPE_CHECKING:
 def search(
     ctx: typer.Context,
     query: Annotated[list[str] | None, typer.Argument(help="What the picture shows, in words.", show_default=False)] = None,
+    any_of: AnyOption = None,
+    where: WhereOption = None,
+    refused: NotOption = None,
     without: WithoutOption = None,
     like: LikeOption = None,
     unlike: UnlikeOption = None,
@@ -125,7 +129,7 @@ def search(
     from lodestone.text_encoders.text import normalise_query
     from lodestone_schemas.searching import SearchRequest
 
-    if not query and not like:
+    if not query and not like and not any_of:
         raise typer.BadParameter(
             "say what to look for, in words or by a picture: two dogs on a beach, or --like photo.jpg; "
             "without either: lodestone browse",
@@ -139,7 +143,9 @@ def search(
         context.require_home()
         context.require_store()
         named = pictures_of(context, like)
+        asked, match = match_of(context, words, others=any_of, holding=where, refused=refused)
         parts = given(
+            match=match,
             without=without,
             like=named.ids,
             unlike=indexed(context, unlike),
@@ -152,7 +158,7 @@ def search(
         request = checked(
             lambda: SearchRequest(
                 **parts,
-                query=words,
+                query=asked,
                 limit=limit,
                 offset=offset,
                 filters=filters_of(context, corpus, root, path, dates),

@@ -39,6 +39,9 @@ class CatalogReader(Protocol):
     def captions(self, image_ids: Iterable[str]) -> dict[str, list[CaptionRecord]]:
         """Map image ids to captions; pictures without captions may be left out."""
 
+    def tagged_pictures(self, text: str, most: int) -> list[str]:
+        """Return the ids of the pictures that have this tag, ascending, at most so many; see `TagRows`."""
+
     def has_captions(self) -> bool:
         """Return whether any picture has a caption."""
 

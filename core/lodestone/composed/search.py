@@ -20,6 +20,7 @@ from lodestone.composed.fused import FusedLayout, FusedSpace, fused_alias, narro
 from lodestone.composed.joint import JointPart, Rows, part_scores, scores
 from lodestone.config.compositions import CAPTIONS_SPACE, Composition
 from lodestone.errors import InvalidRequestError, UnknownNameError
+from lodestone.store.algebra import by_owner
 from lodestone.store.base import Filter, HasId, MatchAny, Neighbours, VectorQuery, VectorStore
 from lodestone.store.checks import MAX_LIMIT
 from lodestone_schemas.collections import HOLDS
@@ -227,7 +228,8 @@ class JointSearch:
         A picture that several captions find has the product of the best of them.
         """
         described = space == CAPTIONS_SPACE
-        query = VectorQuery(vector, limit, filter=filter_, exact=exact, ef=ef, with_payload=described)
+        within = by_owner(filter_) if described else filter_
+        query = VectorQuery(vector, limit, filter=within, exact=exact, ef=ef, with_payload=described)
         (answer,) = self._store.search(collection, [query])
         ids = [str(payload["image"]) for payload in answer.payloads] if described else answer.ids
         products: dict[str, float] = {}

@@ -25,10 +25,12 @@ from lodestone.query.guides.stage import GuideStage
 from lodestone.query.hydrate import Hydrator
 from lodestone.query.learned_stages import LearnedModels, LearnedStages
 from lodestone.query.leaves import LeafSources, RetrievalStage
+from lodestone.query.passes import QueryPasses, SingleLeafPass
 from lodestone.query.pipeline import DecideStage, QueryPipeline, ResolveStage
 from lodestone.query.request_context import NOW, RequestContext
+from lodestone.query.requested_sets import query_of
 from lodestone.query.searchable import CURRENT, IndexVersions
-from lodestone.query.tree import Compose, Image, Picture, Query, Text, Where
+from lodestone.query.tree import Image, Picture, Query, Where
 from lodestone.query.words.checker import QueryChecker
 from lodestone.retrieval.calibration import ScoreCalibration
 from lodestone.retrieval.fuser import Fuser
@@ -121,20 +123,14 @@ class QueryEngine:
             pictures=pictures,
         )
         composing = {name: maker.stages(composition) for name, composition in self._compositions.items()}
+        first_pass = FirstPassStage(searcher=searcher, weigher=weigher, learned=self._learned, priors=profile.space_priors)
         self._pipeline = QueryPipeline(
             resolving=ResolveStage(
                 store, catalog, encoder, profile, settings, hub, checker, compositions=self._compositions, versions=versions
             ),
             retrieval=RetrievalStage(LeafSources(encoder, store)),
-            first_pass=FirstPassStage(
-                searcher=searcher,
-                weigher=weigher,
-                learned=self._learned,
-                priors=profile.space_priors,
-            ),
-            composing=composing,
+            passes=QueryPasses(SingleLeafPass(first_pass, self._guides), composing),
             learned=self._learned,
-            guides=self._guides,
             deciding=DecideStage(Hydrator(catalog, boundaries)),
         )
 
@@ -187,14 +183,14 @@ class QueryEngine:
         return self._pipeline.run(Where(options.filters, query), options, request_context, early=early)
 
     async def events(self, request: SearchRequest, *, request_context: RequestContext = NOW) -> AsyncGenerator[Event, None]:
-        """Answer a search in words, event by event, as `ask` does."""
-        async with aclosing(self.ask(Text(request.query), request, request_context=request_context)) as events:
+        """Answer a search in words, within the sets of its request, event by event, as `ask` does."""
+        async with aclosing(self.ask(query_of(request), request, request_context=request_context)) as events:
             async for event in events:
                 yield event
 
     async def answer(self, request: SearchRequest, *, request_context: RequestContext = NOW) -> SearchResponse:
-        """Return the last answer to a search in words; raises as `ask` does."""
-        return await self._last(self.ask(Text(request.query), request, request_context=request_context, early=False))
+        """Return the last answer to a search in words, within the sets of its request; raises as `ask` does."""
+        return await self._last(self.ask(query_of(request), request, request_context=request_context, early=False))
 
     async def similar(self, image_id: str, options: SearchOptions, *, request_context: RequestContext = NOW) -> SearchResponse:
         """Return pictures like an indexed one, by the vectors that it has; without itself.
@@ -220,10 +216,8 @@ class QueryEngine:
         picture = Picture(np.asarray(image.convert("RGB")))
         return await self._last(self.ask(picture, options, request_context=request_context))
 
-    async def composed(
-        self, query: Compose, options: SearchOptions, *, request_context: RequestContext = NOW
-    ) -> SearchResponse:
-        """Return the answer to a composed query; raises as `ask` does."""
+    async def composed(self, query: Query, options: SearchOptions, *, request_context: RequestContext = NOW) -> SearchResponse:
+        """Return the answer to a composed query, or to one that sets restrict; raises as `ask` does."""
         return await self._last(self.ask(query, options, request_context=request_context))
 
     async def settled(self, query_id: str | None = None) -> None:

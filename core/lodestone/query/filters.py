@@ -11,7 +11,7 @@ from lodestone.access.visibility import EVERYTHING, Visibility
 from lodestone.catalog.reading import CatalogReader
 from lodestone.catalog.records import Root
 from lodestone.errors import InvalidRequestError, UnknownNameError
-from lodestone.query.tree import Image, Leaf, Picture, Vector
+from lodestone.query.tree import Leaf
 from lodestone.sources.uris import spellings
 from lodestone.store.base import Between, Condition, Filter, HasId, MatchAny
 from lodestone_schemas.api import SearchFilters
@@ -88,11 +88,15 @@ def query_filter(
             must += restricted.must
             must_not += restricted.must_not
         notes += new_notes
-    themselves = [image_id for leaf in leaves if (image_id := _picture_of(leaf))]
-    if themselves:
-        must_not.append(HasId(tuple(dict.fromkeys(themselves))))
+    must_not += without_sources(leaves).must_not
     filter_ = Filter(tuple(must), tuple(dict.fromkeys(must_not))) if must or must_not else None
     return filter_, list(dict.fromkeys(notes))
+
+
+def without_sources(leaves: Sequence[Leaf]) -> Filter:
+    """Return the filter that leaves out the indexed pictures which leaves were taken from."""
+    themselves = [leaf.source.image_id for leaf in leaves if leaf.source.image_id]
+    return Filter(must_not=(HasId(tuple(dict.fromkeys(themselves))),)) if themselves else Filter()
 
 
 def _corpus_ids(names: Sequence[str], catalog: CatalogReader, visibility: Visibility) -> list[str]:
@@ -214,10 +218,3 @@ def _not_whole(end: datetime | None) -> list[Between]:
 
 def _is_absolute(bound: datetime) -> bool:
     return bound.tzinfo is not None
-
-
-def _picture_of(leaf: Leaf) -> str:
-    """Return the id of the indexed picture that a leaf was taken from; "" for none."""
-    if isinstance(leaf, Image):
-        return leaf.image_id
-    return leaf.origin.image_id if isinstance(leaf, Picture | Vector) else ""

@@ -12,6 +12,7 @@ from lodestone.generators.cache import PICTURE_KEY
 from lodestone.generators.pictures import PICTURE_MEDIA_TYPE
 from lodestone.paging import decode_cursor, encode_cursor
 from lodestone.query.request_context import RequestContext
+from lodestone.query.requested_sets import ranking_members
 from lodestone.query_log.replay import compare
 from lodestone.query_log.trace import Trace, load_trace
 from lodestone_schemas.api import QueryInfo, QueryPage, ReplayResult, SearchRequest
@@ -78,7 +79,8 @@ async def ask_again(
             "only searches in words can be asked again", hint="leave out --fresh: the record itself can be replayed"
         )
     request = SearchRequest.model_validate(trace.request)
-    if not trace.plan.get("corrected_query"):  # words that were corrected are corrected anew
+    is_in_sets = any(ranking_members(request.match))  # the words stand there
+    if not trace.plan.get("corrected_query") and not is_in_sets:  # words that were corrected are corrected anew
         request = request.model_copy(update={"query": trace.text})  # a refinement's words are those of the query before
     response = await engine.answer(request, request_context=RequestContext(visibility=visibility))
     await engine.settled(response.query_id)

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from lodestone.query.gate import Method
 from lodestone.retrieval.fusion import TEXT_GUIDE, RankedList
 from lodestone.spaces.names import CAPTIONS, TAGS
+from lodestone.store.algebra import by_owner
 from lodestone.store.base import Filter, VectorQuery, VectorStore
 
 _LIMIT: Final = 50  # captions; a picture may have several
@@ -35,7 +36,7 @@ def caption_method(store: VectorStore, collection: str, vector: NDArray[np.float
         vector: (d,) float32, the query's words by the encoder of the captions.
         filter_: The query's.
     """
-    (found,) = store.search(collection, [VectorQuery(vector, limit=_LIMIT, filter=filter_, with_payload=True)])
+    (found,) = store.search(collection, [VectorQuery(vector, limit=_LIMIT, filter=by_owner(filter_), with_payload=True)])
     best: dict[str, float] = {}
     for score, payload in zip(found.scores, found.payloads, strict=True):
         best.setdefault(str(payload["image"]), float(score))

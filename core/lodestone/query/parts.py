@@ -9,7 +9,8 @@ from typing import Final
 from lodestone.composed.weights import ModalityWeights
 from lodestone.config.compositions import Role
 from lodestone.errors import InvalidRequestError
-from lodestone.query.tree import Compose, Image, Leaf, Picture, Text, Vector
+from lodestone.query.tree import Compose, Leaf
+from lodestone.store.base import Filter
 from lodestone_schemas.api import MAX_PARTS, QueryPart, QueryRegion
 
 WORDS: Final = "words"
@@ -27,42 +28,56 @@ class Part:
         leaf: What to look for, or to avoid.
         weight: Share of the score that it decides, above 0; the shares of all parts sum to 1.
         avoid: Whether pictures like it are to be avoided.
+        alternative: Number of the alternative that it belongs to, from 0.
     """
 
     name: str
     leaf: Leaf
     weight: float
     avoid: bool
+    alternative: int = 0
 
     @property
     def role(self) -> Role:
         """Role of the part in a composition: words are auxiliary, anything else says what the target is like."""
-        return Role.AUXILIARY if isinstance(self.leaf, Text) else Role.TARGET
+        return Role.AUXILIARY if self.leaf.text else Role.TARGET
 
     @property
     def image_id(self) -> str:
         """Id of the indexed picture that the part was taken from; "" for none."""
-        if isinstance(self.leaf, Image):
-            return self.leaf.image_id
-        return self.leaf.origin.image_id if isinstance(self.leaf, Picture | Vector) else ""
+        return self.leaf.source.image_id
 
     @property
     def described(self) -> QueryPart:
         """The part as answers and records show it."""
-        region = self.leaf.origin.region if isinstance(self.leaf, Picture | Vector) else None
+        region = self.leaf.source.region
         return QueryPart(
             name=self.name,
             weight=self.weight,
             avoid=self.avoid,
-            text=self.leaf.words if isinstance(self.leaf, Text) else None,
+            alternative=self.alternative,
+            text=self.leaf.text or None,
             image_id=self.image_id or None,
             region=None if region is None else QueryRegion(x=region[0], y=region[1], w=region[2], h=region[3]),
         )
 
 
+@dataclass(frozen=True, slots=True)
+class PartSet:
+    """Parts of a query that a picture is ranked by together, among those pictures that a filter lets through.
+
+    Attributes:
+        parts: The parts; their shares sum to 1.
+        filter: The store's filter; None when nothing is restricted.
+    """
+
+    parts: tuple[Part, ...]
+    filter: Filter | None
+
+
 def kind_of(leaf: Leaf, *, avoid: bool) -> str:
     """Return what a part of this leaf is called: words, picture, without (words to avoid) or unlike (a picture to avoid)."""
-    if isinstance(leaf, Text):
+    if leaf.text:
         return WITHOUT if avoid else WORDS
     return UNLIKE if avoid else PICTURE
 
@@ -75,8 +90,12 @@ def free_name(kind: str, taken: Iterable[str]) -> str:
     return name
 
 
-def parts_of(query: Compose) -> tuple[Part, ...]:
+def parts_of(query: Compose, *, alternative: int = 0) -> tuple[Part, ...]:
     """Return the parts of a composed query that have a weight.
+
+    Args:
+        query: The composed query.
+        alternative: Number of the alternative that it is.
 
     Raises:
         InvalidRequestError: there are too many parts, or one of them is itself made of several queries.
@@ -93,7 +112,7 @@ def parts_of(query: Compose) -> tuple[Part, ...]:
     names = query.names or _names(leaves, amounts)
     shares = ModalityWeights.of({name: abs(amount) for name, amount in zip(names, amounts, strict=True)})
     return tuple(
-        Part(name, leaf, shares[name], amount < 0)
+        Part(name, leaf, shares[name], amount < 0, alternative)
         for name, leaf, amount in zip(names, leaves, amounts, strict=True)
         if shares[name] > 0
     )
@@ -101,9 +120,9 @@ def parts_of(query: Compose) -> tuple[Part, ...]:
 
 def editable(parts: Sequence[Part]) -> list[int]:
     """Return the numbers of the parts that words can edit: pictures to look for, where words are looked for too."""
-    if not any(isinstance(part.leaf, Text) and not part.avoid for part in parts):
+    if not any(part.leaf.text and not part.avoid for part in parts):
         return []
-    return [number for number, part in enumerate(parts) if not isinstance(part.leaf, Text) and not part.avoid]
+    return [number for number, part in enumerate(parts) if not part.leaf.text and not part.avoid]
 
 
 def _leaf_of(part: object) -> Leaf:

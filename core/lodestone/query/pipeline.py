@@ -6,8 +6,9 @@ Each stage takes what the stages before it returned and returns one value: `Runn
 
 The gate and guides are for words alone: the gate's model was fitted on text passes, and a picture needs no imagined one. Tags
 compare words and learnt trust has topics of words, so they take part in words alone too. A composed query has a first pass of
-its own (composing/stage.py), and guides that are edits of its pictures where the composition says so (composing/edits.py).
-Everything else holds for every query: the record, and with it explanation, replay and feedback.
+its own (composing/stage.py), and guides that are edits of its pictures where the composition says so (composing/edits.py); one
+with several alternatives has the best of them (composing/alternatives.py). passes.py is the table of the three. Everything else
+holds for every query: the record, and with it explanation, replay and feedback.
 
 What does not fit into the deadline is dropped in this order: guides, then spaces of the guides, then all guides; the first pass
 answers with the spaces that came in time. `dropped` names what was left out.
@@ -29,16 +30,14 @@ from lodestone.clock import Stopwatch, remaining
 from lodestone.config.compositions import Composition
 from lodestone.config.profiles import Profile
 from lodestone.config.settings import QuerySettings
-from lodestone.generators.base import Guide
 from lodestone.generators.query_notes import QueryNotes
-from lodestone.query.composing.assembly import CompositionStages
 from lodestone.query.contracts import Encoder, GuideSource
-from lodestone.query.first_pass import FirstPass, FirstPassStage, QueryWeights
+from lodestone.query.first_pass import FirstPass, QueryWeights
 from lodestone.query.guides.outcome import GuideOutcome
-from lodestone.query.guides.stage import GuideInput, GuideStage
 from lodestone.query.hydrate import Hydrator
 from lodestone.query.learned_stages import LearnedStages
-from lodestone.query.leaves import EncodedQuery, RetrievalStage, retriever_of
+from lodestone.query.leaves import RetrievalStage, retriever_of
+from lodestone.query.passes import QueryPasses
 from lodestone.query.presence import Presence
 from lodestone.query.record import trace_of
 from lodestone.query.request_context import RequestContext
@@ -217,19 +216,15 @@ class QueryPipeline:
     Attributes:
         resolving: Checks and names everything.
         retrieval: Retrieves the leaves.
-        first_pass: Weighs the spaces and combines what the leaves find.
-        composing: The same for composed queries, and what edits their pictures, by the name of the composition.
+        passes: Weigh the spaces, combine what the leaves find, and draw guides, each for one kind of query.
         learned: Trust, tags, the gate and the record.
-        guides: Draws guides and fuses them in; None without a hub.
         deciding: Reads the page that is shown.
     """
 
     resolving: ResolveStage
     retrieval: RetrievalStage
-    first_pass: FirstPassStage
-    composing: Mapping[str, CompositionStages]
+    passes: QueryPasses
     learned: LearnedStages
-    guides: GuideStage | None
     deciding: DecideStage
 
     async def run(
@@ -247,7 +242,7 @@ class QueryPipeline:
         running = await self.resolving.resolve(query, options, request_context)
         query_id = running.resolved.query_id
         encoded = await self.retrieval.encode(running)
-        passing = self.composing[running.resolved.composition].composed if running.resolved.parts else self.first_pass
+        passing = self.passes.of(running.resolved)
         weights = await passing.weigh(running, encoded)
         yield opening_event(running, weights.by_space)
         first = await passing.rank(running, encoded, weights)
@@ -256,7 +251,7 @@ class QueryPipeline:
         stage: Stage = "text" if running.resolved.words else "picture"
         decide = partial(self.deciding.answer, stage=stage, weights=first.weights, gate=gate, presence=presence)
         page = FirstPage(partial(decide, running, first.ranking), presence)
-        drawing = self._drawing(running, encoded, first) if _wants_guides(running.resolved, gate) else None
+        drawing = passing.draw(running, encoded, first) if _wants_guides(running.resolved, gate) else None
         answer = await page.read() if early or drawing is None else None
         if running.resolved.text:
             running.stopwatch.observed.text_answered(time.monotonic() - running.stopwatch.started)
@@ -276,18 +271,6 @@ class QueryPipeline:
         if self.learned.remembers:
             await self.learned.remember(running, trace_of(running, encoded, answer))
         yield DoneEvent(response=finished(answer.response, running))
-
-    def _drawing(
-        self, query: RunningQuery, encoded: EncodedQuery, first: FirstPass
-    ) -> AsyncGenerator[tuple[Guide, ...] | GuideOutcome, None] | None:
-        """Return what draws the guides of a query; None where nothing does."""
-        if query.resolved.parts:
-            edits = self.composing[query.resolved.composition].edits
-            return None if edits is None else edits.run(query, encoded, first.weights)
-        if self.guides is None:
-            return None
-        given = GuideInput(first.ranking, first.weights.by_space, encoded.text_vectors, query.search_deadline)
-        return self.guides.run(query, given)
 
     async def _guided(
         self, query: RunningQuery, first: FirstPass, gate: GateDecision | None, page: FirstPage, outcome: GuideOutcome

@@ -16,15 +16,18 @@ from lodestone.config.compositions import DEFAULT_COMPOSITION, Composition, Role
 from lodestone.config.profiles import Profile
 from lodestone.config.settings import QuerySettings
 from lodestone.errors import InvalidRequestError, UnknownNameError
-from lodestone.query.filters import query_filter
-from lodestone.query.parts import Part, editable, parts_of
+from lodestone.query.filters import query_filter, without_sources
+from lodestone.query.parts import Part, PartSet, editable, parts_of
 from lodestone.query.request_context import NOW, RequestContext
+from lodestone.query.restrictions import RestrictionSources, filter_of
 from lodestone.query.searchable import CURRENT, IndexVersions, nothing_indexed, searchable_captions, searchable_spaces
+from lodestone.query.sets import alternatives_of, composed_of
 from lodestone.query.tree import Compose, Leaf, Query, Text, Where
 from lodestone.query.words.checker import CheckedWords, QueryChecker
 from lodestone.query.words.wishes import wishes_of
 from lodestone.retrieval.fusion import FORMER_NAMES, WEIGHTED_SUM, current_name, find_fusion, former_name_warning
 from lodestone.spaces.names import TAGS
+from lodestone.store.algebra import EVERY_POINT, all_of
 from lodestone.store.base import Filter
 from lodestone.text_encoders.plain import plain_words
 from lodestone.text_encoders.text import normalise_query as normalise_query  # noqa: PLC0414 - imported from here elsewhere
@@ -56,7 +59,7 @@ class ResolvedQuery:
         depths: Candidates from each list, ascending: the last is searched, the others order it (see `fuse_in_tiers`).
         offset: Pictures to skip.
         limit: Pictures of the page.
-        filter: The store's filter; None when nothing is restricted.
+        filter: The store's filter, of all alternatives; None when nothing is restricted.
         deadline: Absolute, seconds on `time.monotonic()`'s clock.
         seed: Seed of the guides.
         without_guides: Ids of guides that are drawn but not used.
@@ -76,7 +79,8 @@ class ResolvedQuery:
         visibility: What the caller may see.
         corrected: Whether `text` is a correction of the words that were asked.
         language: ISO 639-1 code of the language of words that are not English; None where they are, or it cannot be told.
-        parts: Parts of a composed query; empty for a query of one leaf.
+        parts: Parts of a composed query, or of all alternatives of one; empty for a query of one leaf.
+        alternatives: The parts and the filter of each alternative of a query that has several; else empty.
         diversity: How much a picture of a composed query loses for being like those before it, in [0, 1].
         composition: Name of the composition that answers a composed query.
     """
@@ -114,6 +118,7 @@ class ResolvedQuery:
     corrected: bool = False
     language: str | None = None
     parts: tuple[Part, ...] = ()
+    alternatives: tuple[PartSet, ...] = ()
     diversity: float = 0.0
     composition: str = DEFAULT_COMPOSITION
     without_guides: frozenset[str] = frozenset()
@@ -122,14 +127,14 @@ class ResolvedQuery:
     @property
     def words(self) -> str:
         """The words that are looked for, of all parts; empty for a query without words."""
-        wanted = [part.leaf.words for part in self.parts if isinstance(part.leaf, Text) and not part.avoid]
-        return self.text or ", ".join(wanted)
+        wanted = [part.leaf.text for part in self.parts if part.leaf.text and not part.avoid]
+        return self.text or ", ".join(dict.fromkeys(wanted))
 
     @property
     def written(self) -> str:
         """The words as they were typed, or their correction, of all parts that are looked for: for records and people."""
         (leaf,) = self.leaves if len(self.leaves) == 1 and not self.parts else (None,)
-        return leaf.words if isinstance(leaf, Text) else self.words
+        return self.words if leaf is None else leaf.text
 
     @property
     def depth(self) -> int:
@@ -191,20 +196,20 @@ def resolve(
     if wanted is not None and wanted not in compositions:
         raise UnknownNameError.among("composition", wanted, list(compositions))
     composition = compositions.get(wanted or DEFAULT_COMPOSITION)
-    asked, filters = _asked(query, single=wanted is not None)
-    parts = parts_of(asked) if isinstance(asked, Compose) else ()
+    asked = _asked(query, RestrictionSources(catalog, request_context.visibility), single=wanted is not None)
+    parts = tuple(part for ones in asked.sets for part in ones)
     _check_compared(parts, composition)
     leaves: tuple[Leaf, ...] = tuple(part.leaf for part in parts)
     checked = CheckedWords("")
-    if isinstance(asked, Leaf):
-        checked = _checked(asked, options, settings, request_context.visibility, checker)
-        leaves = (Text(checked.text) if checked.corrected else asked,)
+    if asked.leaf is not None:
+        checked = _checked(asked.leaf, options, settings, request_context.visibility, checker)
+        leaves = (Text(checked.text) if checked.corrected else asked.leaf,)
     text = checked.text
     words = options if text and isinstance(options, SearchRequest) else None
     fusion = options.fusion or settings.fusion or profile.fusion
     find_fusion(fusion)
     edits = composition is not None and composition.target == "guide" and isinstance(options, SearchRequest)
-    edited = editable(parts) if edits else []
+    edited = editable(parts) if edits and len(asked.sets) == 1 else []
     asking = options if isinstance(options, SearchRequest) and (text or edited) else None
     generators, guides = ((), 0) if asking is None else _generators(asking, settings, profile, known_generators)
     dropped: tuple[str, ...] = ()
@@ -221,9 +226,9 @@ def resolve(
         warnings = [nothing_indexed(catalog, request_context.visibility)]
     captions: str | None = None
     of_captions: list[str] = []
-    if spaces and any(isinstance(leaf, Text) for leaf in leaves):
+    if spaces and any(leaf.text for leaf in leaves):
         captions, of_captions = searchable_captions(aliases, versions, catalog, present)
-    filter_, notes = query_filter(filters, catalog, request_context.visibility, leaves)
+    filter_, alternatives, notes = _restricted(asked, leaves, catalog, request_context.visibility)
     if parts and options.fusion is not None:
         notes = [*notes, f"fusion {options.fusion!r} is left out: composed queries are ranked by {WEIGHTED_SUM}"]
     if options.fusion is not None and options.fusion in FORMER_NAMES:
@@ -265,10 +270,11 @@ def resolve(
         corrected=checked.corrected,
         language=checked.language,
         parts=parts,
-        diversity=asked.diversity if isinstance(asked, Compose) else 0.0,
+        alternatives=alternatives,
+        diversity=asked.diversity,
         composition=DEFAULT_COMPOSITION if composition is None else composition.name,
         without_guides=frozenset(asking.without_guides if asking else ()),
-        notes=() if checked.language else _wishes(leaves, parts, filters),
+        notes=() if checked.language else _wishes(leaves, parts, asked.filters),
     )
 
 
@@ -276,7 +282,7 @@ def _wishes(leaves: Sequence[Leaf], parts: Sequence[Part], filters: Sequence[Sea
     """Return what words ask for that options do; beside other parts, phrases say what is to be left out."""
     dated = any(one.taken_from is not None or one.taken_to is not None for one in filters)
     avoided = {number for number, part in enumerate(parts) if part.avoid}
-    words = [leaf.words for number, leaf in enumerate(leaves) if isinstance(leaf, Text) and number not in avoided]
+    words = [leaf.text for number, leaf in enumerate(leaves) if leaf.text and number not in avoided]
     today = datetime.now().astimezone().date()
     return tuple(note for text in words for note in wishes_of(text, today=today, dates=not dated, parts=not parts))
 
@@ -285,9 +291,9 @@ def _checked(
     leaf: Leaf, options: SearchOptions, settings: QuerySettings, visibility: Visibility, checker: QueryChecker | None
 ) -> CheckedWords:
     """Return the leaf's words as they are searched; no words for a leaf without."""
-    if not isinstance(leaf, Text):
+    if not leaf.text:
         return CheckedWords("")
-    words = plain_words(leaf.words)
+    words = plain_words(leaf.text)
     if checker is None:
         return CheckedWords(words)
     wish = options.spelling if isinstance(options, SearchRequest) else None
@@ -312,33 +318,83 @@ def _check_compared(parts: Sequence[Part], composition: Composition | None) -> N
             )
 
 
-def _asked(query: Query, *, single: bool = False) -> tuple[Leaf | Compose, list[SearchFilters]]:
-    """Return the only leaf of a query, or its composition of several, and the filters above it.
+@dataclass(frozen=True, slots=True)
+class _Asked:
+    """What a query asks for.
+
+    Attributes:
+        filters: The filters above it.
+        leaf: The only leaf of a query that is not composed.
+        sets: The parts of each alternative of a composed one.
+        within: The filter of each alternative.
+        diversity: That of a composed one.
+    """
+
+    filters: tuple[SearchFilters, ...]
+    leaf: Leaf | None
+    sets: tuple[tuple[Part, ...], ...]
+    within: tuple[Filter, ...]
+    diversity: float = 0.0
+
+
+def _asked(query: Query, sources: RestrictionSources, *, single: bool = False) -> _Asked:
+    """Return what a query asks for.
 
     Args:
         query: The tree.
+        sources: What its restrictions read.
         single: Whether a composition of one part stays one.
 
     Raises:
-        InvalidRequestError: the query is made of several queries in another way, or negates one.
+        InvalidRequestError: the query cannot be answered as it stands (sets.py).
+        UnknownNameError: a restriction names a corpus or root that is unknown or not seen.
     """
     filters = []
-    while not isinstance(query, Leaf):
-        if isinstance(query, Where):
-            filters.append(query.filters)
-            query = query.query
-        elif isinstance(query, Compose) and (single or len(query.parts) > 1 or query.diversity > 0):
-            return query, filters
-        elif isinstance(query, Compose):
-            query = query.parts[0][0]
-        else:
-            node = type(query).__name__
-            raise InvalidRequestError(
-                f"queries made of several queries by {node} are not answered yet",
-                hint="compose words and pictures (Compose), or search by one of them",
-                node=node,
-            )
-    return query, filters
+    while isinstance(query, Where):
+        filters.append(query.filters)
+        query = query.query
+    alternatives = alternatives_of(query, lambda node: filter_of(node, sources))
+    within = tuple(one.within for one in alternatives)
+    if len(alternatives) == 1 and len(rankers := alternatives[0].rankers) == 1:
+        ranker = rankers[0]
+        while isinstance(ranker, Compose) and not single and len(ranker.parts) == 1 and ranker.diversity == 0:
+            part = ranker.parts[0][0]
+            if not isinstance(part, Leaf | Compose):
+                break
+            ranker = part
+        if isinstance(ranker, Leaf):
+            return _Asked(tuple(filters), ranker, (), within)
+        return _Asked(tuple(filters), None, (parts_of(ranker),), within, ranker.diversity)
+    sets: list[tuple[Part, ...]] = []
+    diversity = 0.0
+    for number, one in enumerate(alternatives):
+        composed = composed_of(one.rankers, [part.name for parts in sets for part in parts])
+        sets.append(parts_of(composed, alternative=number))
+        diversity = max(diversity, composed.diversity)
+    return _Asked(tuple(filters), None, tuple(sets), within, diversity)
+
+
+def _restricted(
+    asked: _Asked, leaves: Sequence[Leaf], catalog: CatalogReader, visibility: Visibility
+) -> tuple[Filter | None, tuple[PartSet, ...], list[str]]:
+    """Return the filter of a query, its alternatives where it has several, and notes for its sender.
+
+    No picture is among those like it, in the alternative that asks for them.
+    """
+    if len(asked.sets) <= 1:
+        base, notes = query_filter(asked.filters, catalog, visibility, leaves)
+        return _within(base, asked.within[0]), (), notes
+    base, notes = query_filter(asked.filters, catalog, visibility, ())
+    alternatives = []
+    for parts, within in zip(asked.sets, asked.within, strict=True):
+        themselves = without_sources([part.leaf for part in parts])
+        alternatives.append(PartSet(parts, _within(base, within, themselves)))
+    return base, tuple(alternatives), notes
+
+
+def _within(base: Filter | None, *further: Filter) -> Filter | None:
+    whole = all_of([base or EVERY_POINT, *further])
+    return None if whole == EVERY_POINT else whole
 
 
 def _chosen(*wishes: bool | None) -> bool:

@@ -2,7 +2,8 @@
 
 Searches in words, by an indexed picture, by any picture and in batches are constructors of such trees, and one pipeline answers
 them (pipeline.py). A node checks its own values when it is made. Whether a tree can be answered is decided when it is resolved
-(resolve.py), and which leaves there are retrievers for is a table (leaves.py).
+(resolve.py, sets.py), which leaves there are retrievers for is a table (leaves.py), and which restrictions there are is another
+(restrictions.py).
 """
 
 from __future__ import annotations
@@ -28,12 +29,6 @@ class Query:
     __slots__ = ()
 
 
-class Leaf(Query):
-    """Base of the nodes that say what to look for; each type has a retriever."""
-
-    __slots__ = ()
-
-
 @dataclass(frozen=True, slots=True)
 class Origin:
     """Where the pixels or vectors of a leaf are from.
@@ -52,6 +47,31 @@ NOWHERE: Final = Origin()
 """Origin of pixels and vectors that are from no indexed picture, all of it."""
 
 
+class Leaf(Query):
+    """Base of the nodes that say what to look for: vectors, by which every picture is ranked. Each type has a retriever."""
+
+    __slots__ = ()
+
+    @property
+    def text(self) -> str:
+        """The words that the leaf looks for; "" for one that is not in words."""
+        return ""
+
+    @property
+    def source(self) -> Origin:
+        """Where the leaf's pixels or vectors are from."""
+        return NOWHERE
+
+
+class Restriction(Query):
+    """Base of the nodes that say which pictures may be found: a set of ids, or a condition of the store.
+
+    Each type has a row in the table of restrictions.py. They rank nothing: a query needs a leaf beside them.
+    """
+
+    __slots__ = ()
+
+
 @dataclass(frozen=True, slots=True)
 class Text(Leaf):
     """Pictures that show what these words say.
@@ -67,6 +87,11 @@ class Text(Leaf):
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "words", normalise_query(self.words))
+
+    @property
+    def text(self) -> str:
+        """The words that the leaf looks for."""
+        return self.words
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,6 +110,11 @@ class Image(Leaf):
     def __post_init__(self) -> None:
         if not self.image_id:
             raise InvalidRequestError("the query names no picture", hint="take the id from a search result")
+
+    @property
+    def source(self) -> Origin:
+        """The indexed picture, all of it."""
+        return Origin(self.image_id)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -108,6 +138,11 @@ class Picture(Leaf):
             raise InvalidRequestError(
                 f"a picture's pixels have shape {shape} and type {dtype}", hint="give (height, width, 3) uint8, upright RGB"
             )
+
+    @property
+    def source(self) -> Origin:
+        """Where the pixels are from."""
+        return self.origin
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -139,6 +174,50 @@ class Vector(Leaf):
                 )
             units[space] = np.asarray(vector / length, np.float32)
         object.__setattr__(self, "by_space", units)
+
+    @property
+    def source(self) -> Origin:
+        """Where the vectors are from."""
+        return self.origin
+
+
+@dataclass(frozen=True, slots=True)
+class Meets(Restriction):
+    """Pictures that meet conditions on corpus, root, folder and date.
+
+    Attributes:
+        filters: The conditions, in names and dates; without any, every picture meets them.
+    """
+
+    filters: SearchFilters
+
+
+@dataclass(frozen=True, slots=True)
+class Among(Restriction):
+    """Pictures of a set that is given.
+
+    Attributes:
+        image_ids: Identifiers of indexed pictures; unknown ones are in no answer.
+    """
+
+    image_ids: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Tagged(Restriction):
+    """Pictures that have a tag, by hand or learnt.
+
+    Attributes:
+        tag: The whole tag, which is normalised; upper and lower case are the same.
+
+    Raises:
+        InvalidRequestError: the tag is blank.
+    """
+
+    tag: str
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "tag", normalise_query(self.tag))
 
 
 @dataclass(frozen=True, slots=True)
@@ -196,7 +275,7 @@ class Where(Query):
 
 @dataclass(frozen=True, slots=True)
 class And(Query):
-    """Pictures that meet every one of several queries.
+    """Pictures that meet every one of several queries, ranked by what the leaves of all of them say together.
 
     Attributes:
         parts: The queries.
@@ -213,7 +292,7 @@ class And(Query):
 
 @dataclass(frozen=True, slots=True)
 class Or(Query):
-    """Pictures that meet at least one of several queries.
+    """Pictures that meet at least one of several queries, each ranked by the one that says most for it.
 
     Attributes:
         parts: The queries.
@@ -230,7 +309,7 @@ class Or(Query):
 
 @dataclass(frozen=True, slots=True)
 class Not(Query):
-    """Pictures that do not meet a query.
+    """Pictures that do not meet a query of restrictions. What a leaf says has no end: pictures are less and less like it.
 
     Attributes:
         query: The query to negate.

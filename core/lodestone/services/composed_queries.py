@@ -21,6 +21,7 @@ from lodestone.errors import InvalidRequestError, UnknownNameError
 from lodestone.imaging.regions import cropped
 from lodestone.query.composing.targets import OWN
 from lodestone.query.parts import PICTURE, UNLIKE, WITHOUT, WORDS, free_name, kind_of
+from lodestone.query.requested_sets import ranking_members
 from lodestone.query.tree import Compose, Image, Leaf, Origin, Picture, Text, Vector
 from lodestone.query.words.phrases import affirmed, change_of
 from lodestone.services.sessions.recording import wait_until_recorded
@@ -43,7 +44,7 @@ picture was chosen on validation data (benchmarks/learning/composed.py)."""
 EVEN: Final[Mapping[str, float]] = {WORDS: 1.0, PICTURE: 1.0, WITHOUT: 0.5, UNLIKE: 0.5}
 """The same where the composition has set or learnt weights, which say how much words and pictures count."""
 
-_TAKEN_OVER: Final = ("filters", "spaces", "collapse", "diversity", "composition")
+_TAKEN_OVER: Final = ("filters", "match", "spaces", "collapse", "diversity", "composition")
 """Options of the earlier query that hold where a refinement gives none."""
 
 _SIDE: Final = 512  # pixels that the shorter side of a region should have, more than any model reads
@@ -268,9 +269,18 @@ def _leaf_of(part: QueryPart, trace: Trace, collections: Mapping[str, str]) -> L
 
 
 def _taken_over(request: SearchRequest, trace: Trace) -> tuple[SearchRequest, Mapping[str, float]]:
-    """Return the request with the options of the earlier query where it gives none of its own, and the earlier weights."""
+    """Return the request with the options of the earlier query where it gives none of its own, and the earlier weights.
+
+    Raises:
+        InvalidRequestError: the sets of the earlier query hold words or pictures.
+    """
     given = request.model_fields_set
     earlier = SearchRequest.model_validate({name: value for name, value in trace.request.items() if name in _ALL})
+    if any(ranking_members(earlier.match)):
+        raise InvalidRequestError(
+            f"query {trace.query_id!r} ranks by words or pictures in its sets (match), which are no parts that can be changed",
+            hint="ask it anew with what is to change",
+        )
     kept = {name: getattr(earlier, name) for name in _TAKEN_OVER if name not in given}
     return request.model_copy(update=kept), earlier.weights
 

@@ -18,6 +18,7 @@ from lodestone.access.visibility import EVERYTHING
 from lodestone.errors import DeadlineExceededError, ImageError, ImageTooLargeError, InvalidRequestError
 from lodestone.query.composing.targets import EDITED_SIDE
 from lodestone.query.request_context import NOW, RequestContext
+from lodestone.query.requested_sets import ranking_members, with_sets
 from lodestone.query.tree import Query
 from lodestone.services.composed_queries import LARGEST_SIDE, ComposedQueries, is_composed
 from lodestone.services.limits import shown
@@ -63,8 +64,10 @@ class SearchUseCases:
             InvalidRequestError, NotFoundError, ImageError: a part of a composed query makes no sense, or is not there.
         """
         query: Query | None = None
+        await self._check_seen(request, caller)
         if is_composed(request):
-            query, request = await self._composed.query_of(request, caller)
+            composed, request = await self._composed.query_of(request, caller)
+            query = with_sets(composed, request)
         engine = await self._session.engine()
         asked = engine.events if query is None else partial(engine.ask, query)
         async with aclosing(cast("Any", asked(request, request_context=_of(context, caller)))) as events:
@@ -75,6 +78,7 @@ class SearchUseCases:
         """Return the query's final answer; arguments and errors as of `events`."""
         if is_composed(request):
             return await self._answer(request, caller, context)
+        await self._check_seen(request, caller)
         engine = await self._session.engine()
         return _shown(caller, await engine.answer(request, request_context=_of(context, caller)), request)
 
@@ -117,8 +121,8 @@ class SearchUseCases:
             raise InvalidRequestError(
                 f"{len(more) + 1} pictures were sent, at most {MAX_PARTS} parts are answered", hint="send fewer at once"
             )
-        words = options.query if isinstance(options, SearchRequest) else ""
-        if more or words or is_composed(options):
+        beside = isinstance(options, SearchRequest) and (options.query or options.match is not None)
+        if more or beside or is_composed(options):
             request = options if isinstance(options, SearchRequest) else SearchRequest(**dict(options))
             return await self._answer(request, caller, context, [picture, *more])
         decode = self._session.runtime.decode_with_facts
@@ -131,6 +135,7 @@ class SearchUseCases:
         self, request: SearchRequest, caller: Caller, context: RequestContext, pictures: Sequence[bytes] = ()
     ) -> SearchResponse:
         """Return the answer to a composed query with these uploaded pictures."""
+        await self._check_seen(request, caller)
         decoded: list[DecodedImage] = []
         until = self._until(request, context)
         for number in range(len(pictures)):
@@ -138,8 +143,20 @@ class SearchUseCases:
             _require_bounded([one.image for one in decoded])
         query, request = await self._composed.query_of(request, caller, [one.image for one in decoded])
         engine = await self._session.engine()
-        response = await engine.composed(query, request, request_context=_of(context, caller))
+        response = await engine.composed(with_sets(query, request), request, request_context=_of(context, caller))
         return _shown(caller, _noted(response, decoded), request)
+
+    async def _check_seen(self, request: SearchRequest, caller: Caller) -> None:
+        """Check that the caller sees the pictures that the request's sets rank by.
+
+        Raises:
+            NotFoundError: one is unknown or not seen.
+        """
+        if caller.visibility == EVERYTHING:
+            return
+        for one in ranking_members(request.match):
+            if one.like is not None:
+                await asyncio.to_thread(self._pictures.image, one.like, caller)
 
     def _until(self, options: SearchOptions, context: RequestContext) -> float:
         """Return when decoding has to have begun, on the clock of `time.monotonic()`: the query's own deadline."""

@@ -61,7 +61,14 @@ class HasId:
     ids: tuple[str, ...]
 
 
-Condition = MatchAny | Between | HasId
+@dataclass(frozen=True, slots=True)
+class AnyOf:
+    """Condition that at least one of `filters` matches; without any of them, no point does."""
+
+    filters: tuple[Filter, ...]
+
+
+Condition = MatchAny | Between | HasId | AnyOf
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,6 +14,7 @@ from lodestone.paging import decode_cursor, encode_cursor
 from lodestone.tags.terms import terms
 from lodestone.text_encoders.text import normalise_query
 from lodestone_schemas.api import TagInfo, TagPage, TagText, TagTexts
+from lodestone_schemas.base import MAX_TAG_CHARS
 
 if TYPE_CHECKING:
     from lodestone.catalog.catalog import Catalog
@@ -23,7 +24,6 @@ USER: Final = "user"  # given by hand
 IMPLICIT: Final = "implicit"  # left by a search that found the picture
 FEEDBACK: Final = "feedback"  # left by a search whose answer a user confirmed
 SOURCES: Final = (USER, IMPLICIT, FEEDBACK)
-MAX_TAG_CHARS: Final = 200
 MAX_PAGE: Final = 1_000
 
 

@@ -3,10 +3,12 @@
 // A part is {kind, text} for words to avoid, {kind, id, thumbnail} for an indexed picture, or {kind, blob, url, name} for a
 // picture of the user. Kinds are like, upload, unlike and without; the words themselves are `text`. A picture to look for may
 // have a `region` {x, y, w, h}, in shares of its size. `withoutGuides` has the ids of guides that are left out by hand. With
-// `copies`, each copy of a picture is a result of its own. A draft of filters alone asks for all pictures that pass them.
+// `copies`, each copy of a picture is a result of its own. A draft of filters alone asks for all pictures that pass them. `sets`
+// is the `match` of the request as the address has it, or null: the page shows it (sets.js) and takes members away.
+import { ranks, saidSets } from "./sets.js";
 
 export const EMPTY = Object.freeze({
-  text: "", parts: [], weights: {}, wordsOnly: false, seed: 0, withoutGuides: [], filters: {}, composition: "", copies: false,
+  text: "", parts: [], weights: {}, wordsOnly: false, seed: 0, withoutGuides: [], filters: {}, sets: null, composition: "", copies: false,
 });
 
 export const MOST_PARTS = 8; // of a composed query
@@ -22,7 +24,7 @@ const LISTS = ["corpora", "roots"];
 
 /** Return whether the draft asks for anything. */
 export function isEmpty(draft) {
-  return draft.text.trim() === "" && !draft.parts.some((part) => part.kind === "like" || part.kind === "upload");
+  return draft.text.trim() === "" && !ranks(draft.sets) && !draft.parts.some((part) => part.kind === "like" || part.kind === "upload");
 }
 
 /** Return whether the draft restricts where is searched. */
@@ -32,12 +34,12 @@ export function isFiltered(draft) {
 
 /** Return whether the draft asks for all pictures that pass its filters, by date. */
 export function isBrowsing(draft) {
-  return isEmpty(draft) && isFiltered(draft);
+  return isEmpty(draft) && isFiltered(draft) && !draft.sets;
 }
 
 /** Return whether there is anything to show for the draft. */
 export function isAsking(draft) {
-  return !isEmpty(draft) || isFiltered(draft);
+  return !isEmpty(draft) || isFiltered(draft) || draft.sets !== null;
 }
 
 /** Return whether the draft has parts beside plain words. */
@@ -128,6 +130,7 @@ export function requestOf(draft, { limit, offset = 0 } = {}) {
   for (const [name, values] of Object.entries(members)) if (values.length) body[name] = values;
   if (Object.keys(draft.weights).length) body.weights = draft.weights;
   if (isFiltered(draft)) body.filters = draft.filters;
+  if (draft.sets) body.match = draft.sets;
   if (draft.composition) body.composition = draft.composition;
   if (pictures.length === 1 && pictures[0].region) body.region = pictures[0].region;
   if (draft.wordsOnly) body.guides = 0; // composed queries have guides too, where their pictures are edited
@@ -151,7 +154,7 @@ export function isPrivate(draft) {
 export function spoken(draft) {
   const words = draft.text.trim() ? [`“${draft.text.trim()}”`] : [];
   const rest = draft.parts.map(said);
-  return [...words, ...rest].join(", ") || placesOf(draft.filters) || "nothing yet";
+  return [...words, ...rest, ...saidSets(draft.sets)].join(", ") || placesOf(draft.filters) || "nothing yet";
 }
 
 /** Return what filters alone ask for: pictures in photos, in the folder 2024/summer, since 2024-01-01. */
@@ -184,6 +187,7 @@ function said(part) {
 function otherwise(before, after) {
   if (JSON.stringify(before.weights) !== JSON.stringify(after.weights)) return "other weights";
   if (JSON.stringify(before.filters) !== JSON.stringify(after.filters)) return "other filters";
+  if (JSON.stringify(before.sets) !== JSON.stringify(after.sets)) return saidSets(after.sets).join(", ") || "without sets";
   if (before.copies !== after.copies) return after.copies ? "with all copies" : "copies together";
   if (before.composition !== after.composition) return `compared by ${after.composition || "default"}`;
   return spoken(after);
@@ -194,6 +198,7 @@ export function toAddress(draft) {
   const params = new URLSearchParams();
   if (draft.text.trim()) params.set("q", draft.text.trim());
   for (const part of draft.parts) if (part.kind !== "upload") params.append(part.kind, (part.id ?? part.text) + written(part.region));
+  if (draft.sets) params.set("sets", JSON.stringify(draft.sets));
   if (draft.wordsOnly) params.set("words", "1");
   if (draft.seed) params.set("seed", draft.seed);
   if (draft.copies) params.set("copies", "1");
@@ -226,6 +231,7 @@ export function fromAddress(search) {
     seed: Math.max(0, Number.parseInt(params.get("seed"), 10) || 0),
     withoutGuides: params.getAll("leave"),
     filters,
+    sets: readSets(params.get("sets")),
     composition: params.get("composition") ?? "",
     copies: params.get("copies") === "1",
   };
@@ -237,6 +243,16 @@ export function fromAddress(search) {
 /** Return what tells a part from all others. */
 export function keyOf(part) {
   return `${part.kind}:${part.id ?? part.text ?? part.url}${written(part.region)}`;
+}
+
+/** Return the sets of an address; null where it has none that can be read. */
+function readSets(text) {
+  try {
+    const sets = JSON.parse(text ?? "null");
+    return sets && typeof sets === "object" && !Array.isArray(sets) ? sets : null;
+  } catch {
+    return null;
+  }
 }
 
 function written(region) {

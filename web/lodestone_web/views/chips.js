@@ -4,6 +4,7 @@ import { addPart, undo } from "../query/actions.js";
 import { ask } from "../query/asking.js";
 import { changed, isBrowsing, isComposed, keyOf, namedParts, spoken, withoutPart } from "../query/draft.js";
 import { excess, MOST_CHARS } from "../query/limits.js";
+import { members, saidMember, without } from "../query/sets.js";
 import { answer, asked, cropping, hits, steps } from "../query/store.js";
 import { Composition } from "./composition.js";
 import { Filters } from "./filters.js";
@@ -26,6 +27,7 @@ export function Chips() {
   return html`
     <section class="chips" aria-label="Parts of the query">
       ${refined && html`<${Steps} />`}
+      ${draft.sets && html`<ul role="list" aria-label="Sets">${members(draft.sets).map((member) => html`<${SetChip} key=${JSON.stringify(member)} member=${member} />`)}</ul>`}
       ${isComposed(draft) && html`<ul role="list">${parts.map((part) => html`<${Chip} key=${keyOf(part)} part=${part} share=${shares.get(part.name)} />`)}</ul>`}
       <div class="tools">${parts.length > 0 && html`<${Without} />`}<${Filters} /><${Copies} /><${StripButton} /><${Composition} />${narrow.value && !isBrowsing(draft) && html`<${WordsOnly} />`}</div>
     </section>`;
@@ -85,6 +87,16 @@ function Chip({ part, share: given }) {
           aria-label=${`Weight of ${part.name}`} aria-valuetext=${share === undefined ? undefined : `${Math.round(share * 100)} %`} />
         <span class="share">${share === undefined ? "" : `${Math.round(share * 100)} %`}</span>`}
       <button type="button" class="close" aria-label=${`Remove ${part.name}: ${label}`} onClick=${remove}>×</button>
+    </li>`;
+}
+
+function SetChip({ member }) {
+  const label = saidMember(member);
+  const remove = () => ask({ ...asked.value, sets: without(asked.value.sets, member) });
+  return html`
+    <li class=${`chip ${member.none ? "avoid" : ""}`}>
+      <span class="label"><bdi>${label}</bdi></span>
+      <button type="button" class="close" aria-label=${`Remove: ${label}`} onClick=${remove}>×</button>
     </li>`;
 }
 

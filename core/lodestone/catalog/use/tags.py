@@ -150,6 +150,19 @@ class TagRows(CatalogBase):
             rows = connection.execute(query.order_by(pictures.desc(), table.c.text).limit(limit))
             return [(text, count) for text, count in rows]
 
+    def tagged_pictures(self, text: str, most: int) -> list[str]:
+        """Return the ids of the pictures that have a tag, ascending, at most so many.
+
+        Args:
+            text: The whole tag. Upper and lower case are the same; in SQLite, those of the letters a to z.
+            most: Pictures at most.
+        """
+        table = tables.tags
+        same = or_(table.c.text == text, func.lower(table.c.text) == text.lower())
+        query = select(table.c.image_id).distinct().where(same).order_by(table.c.image_id).limit(most)
+        with self._reading() as connection:
+            return list(connection.execute(query).scalars())
+
     def tag_outbox(self, limit: int = 1_000) -> list[TagChange]:
         """Return pictures whose tags or captions the collection lacks, longest waiting first. Read it before them."""
         outbox = tables.tag_outbox

@@ -25,6 +25,7 @@ from lodestone.clock import within
 from lodestone.errors import DeadlineExceededError
 from lodestone.generators.base import Generator, Guide, GuideRequest, TagSource
 from lodestone.spaces.names import CAPTIONS, TAGS
+from lodestone.store.algebra import by_owner
 from lodestone.store.base import Neighbours, VectorQuery, VectorStore
 
 LEAST_SIMILARITY: Final = 0.6  # benchmarks/learning/exemplars.py
@@ -131,7 +132,7 @@ class Exemplar(Generator):
         limit = wanted * _CAPTIONS_A_PICTURE
         payloads = not self._store.instant(collection)
         while True:
-            query = VectorQuery(vector, limit=limit, filter=request.filter, with_payload=payloads)
+            query = VectorQuery(vector, limit=limit, filter=by_owner(request.filter), with_payload=payloads)
             (hits,) = self._store.search(collection, [query])
             near = [(key, score) for key, score in zip(hits.ids, hits.scores.tolist(), strict=True) if score > self._least]
             owners = self._owners_of(collection, [key for key, _ in near], hits)

@@ -2,18 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import AsyncGenerator, Mapping, Sequence
 from dataclasses import dataclass
 
 from lodestone.catalog.reading import CatalogReader
 from lodestone.config.compositions import Composition, Role
+from lodestone.generators.base import Guide
+from lodestone.query.composing.alternatives import AlternativesStage
 from lodestone.query.composing.candidates import FusedSource, UnionSource
 from lodestone.query.composing.captions import CaptionSearch
 from lodestone.query.composing.edits import EditStage, check_editors
 from lodestone.query.composing.stage import ComposedStage
 from lodestone.query.contracts import Encoder, GuideSource, PictureSource, SpaceWeigher
+from lodestone.query.first_pass import FirstPass, QueryWeights
 from lodestone.query.guides.captions import CaptionWords
+from lodestone.query.guides.outcome import GuideOutcome
 from lodestone.query.learned_stages import LearnedStages
+from lodestone.query.leaves import EncodedQuery
+from lodestone.query.running import RunningQuery
 from lodestone.retrieval.calibration import ScoreCalibration
 from lodestone.retrieval.searcher import Searcher
 from lodestone.store.base import VectorStore
@@ -32,6 +38,25 @@ class CompositionStages:
     composition: Composition
     composed: ComposedStage
     edits: EditStage | None = None
+
+    @property
+    def alternatives(self) -> AlternativesStage:
+        """Answers queries with several alternatives, each by this composition."""
+        return AlternativesStage(self.composed)
+
+    async def weigh(self, query: RunningQuery, encoded: EncodedQuery) -> QueryWeights:
+        """Return the weights of the query's spaces; see `passes.QueryPass.weigh`."""
+        return await self.composed.weigh(query, encoded)
+
+    async def rank(self, query: RunningQuery, encoded: EncodedQuery, weights: QueryWeights) -> FirstPass:
+        """Return what the parts find together; see `passes.QueryPass.rank`."""
+        return await self.composed.rank(query, encoded, weights)
+
+    def draw(
+        self, query: RunningQuery, encoded: EncodedQuery, first: FirstPass
+    ) -> AsyncGenerator[tuple[Guide, ...] | GuideOutcome, None] | None:
+        """Return what edits the pictures of the query; see `passes.QueryPass.draw`."""
+        return None if self.edits is None else self.edits.run(query, encoded, first.weights)
 
 
 @dataclass(frozen=True, slots=True)

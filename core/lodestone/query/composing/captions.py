@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from lodestone.query.guides.captions import CaptionWords
 from lodestone.retrieval.fusion import RankedList
 from lodestone.retrieval.rescoring import ListSearch
+from lodestone.store.algebra import by_owner
 from lodestone.store.base import Filter, HasId, MatchAny, Neighbours, VectorQuery, VectorStore
 from lodestone.store.checks import MAX_LIMIT
 
@@ -37,13 +38,14 @@ class CaptionSearch:
             searches: Parts in words that are looked for, in the collection of captions.
             depth: Captions at most.
             filter_: The query's own.
-            without: Pictures that are not among the results; the filter excludes them by ids that captions do not have.
+            without: Pictures that are not among the results.
         """
         if not searches:
             return []
         collection = searches[0].collection
         instant = self._store.instant(collection)
-        queries = [VectorQuery(one.vector, limit=depth, filter=filter_, with_payload=not instant) for one in searches]
+        within = by_owner(filter_)
+        queries = [VectorQuery(one.vector, limit=depth, filter=within, with_payload=not instant) for one in searches]
         answers = self._store.search(collection, queries)
         owners = self._owners(collection, answers)
         return [

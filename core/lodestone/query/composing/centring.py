@@ -20,7 +20,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lodestone.query.parts import Part
-from lodestone.query.tree import Text
 from lodestone.retrieval.rescoring import ListSearch
 
 SHARE: Final = 0.5
@@ -51,7 +50,7 @@ def centred(
     found = []
     for one in searches:
         part = of_part[one.guide]
-        if isinstance(part.leaf, Text):
+        if part.leaf.text:
             mean = SHARE * words[one.space] if one.space in words else None
         else:
             if one.collection not in means:

@@ -31,7 +31,7 @@ from lodestone.query.guides.search import embed_guides
 from lodestone.query.leaves import EncodedQuery
 from lodestone.query.parts import Part, editable
 from lodestone.query.running import RunningQuery
-from lodestone.query.tree import Picture, Vector
+from lodestone.query.tree import Picture
 
 _RGB = 3
 
@@ -118,10 +118,9 @@ class EditStage:
         leaf = part.leaf
         if isinstance(leaf, Picture):
             return await asyncio.to_thread(reduced, leaf.pixels, EDITED_SIDE)
-        region = leaf.origin.region if isinstance(leaf, Vector) else None
         if self._pictures is None or not part.image_id:
             return None
-        pixels = await asyncio.to_thread(self._pictures.pixels, part.image_id, side=EDITED_SIDE, region=region)
+        pixels = await asyncio.to_thread(self._pictures.pixels, part.image_id, side=EDITED_SIDE, region=leaf.source.region)
         return None if pixels is None else await asyncio.to_thread(reduced, pixels, EDITED_SIDE)
 
     async def _edited(self, query: RunningQuery, part: Part, pixels: Pixels, turn: int) -> Guide | None:

@@ -146,9 +146,10 @@ class ComposedStage:
         weight_of = {(one.guide, one.space): one.weight for one in searches}
         scored = [replace(one, weight=weight_of[one.guide, one.space]) for one in scored if (one.guide, one.space) in weight_of]
         ranking = self._ranking(query, replace(candidates, scored=tuple(scored)), standings, avoided)
+        ranking = replace(ranking, searches=(*searches, *own, *kept))
         if query.resolved.diversity > 0:
-            ranking = await self._diverse(query, ranking, in_spaces)
-        return FirstPass(replace(ranking, searches=(*searches, *own, *kept)), weights)
+            ranking = await self.diverse(query, ranking)
+        return FirstPass(ranking, weights)
 
     async def _captions_of(self, query: RunningQuery, encoded: EncodedQuery) -> str | None:
         """Return the collection of captions; None where there are no words, or no captions to compare them with."""
@@ -233,9 +234,10 @@ class ComposedStage:
         shown = similarities(candidates.scored, avoided)
         return Ranking(fused, candidates.found, (), completed, dropped, shown)
 
-    async def _diverse(self, query: RunningQuery, ranking: Ranking, searches: Sequence[ListSearch]) -> Ranking:
+    async def diverse(self, query: RunningQuery, ranking: Ranking) -> Ranking:
         """Return the ranking with what each picture loses for being like those before it."""
-        heaviest = max(searches, key=lambda one: (one.weight, one.space), default=None)
+        in_spaces, _ = _divided([one for one in ranking.searches if one.weight > 0])
+        heaviest = max(in_spaces, key=lambda one: (one.weight, one.space), default=None)
         pool = list(ranking.fused.ids[:POOL])
         if not pool:
             return ranking

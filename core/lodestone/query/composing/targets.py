@@ -21,7 +21,6 @@ from numpy.typing import NDArray
 
 from lodestone.query.leaves import EncodedQuery
 from lodestone.query.parts import Part
-from lodestone.query.tree import Text
 from lodestone.retrieval.rescoring import ListSearch
 
 OWN: Final = ":own"
@@ -51,7 +50,7 @@ def composed_targets(
         words = _words(encoded, parts, collection)
         for number, part in enumerate(parts):
             own = leaves[number].vectors.get(collection)
-            if words is None or own is None or part.avoid or isinstance(part.leaf, Text):
+            if words is None or own is None or part.avoid or part.leaf.text:
                 continue
             composed = _unit(own + words)
             if composed is None:
@@ -90,7 +89,7 @@ def _words(encoded: EncodedQuery, parts: Sequence[Part], collection: str) -> NDA
     vectors = [
         part.weight * leaf.vectors[collection]
         for part, leaf in zip(parts, encoded.leaves, strict=True)
-        if isinstance(part.leaf, Text) and not part.avoid and collection in leaf.vectors
+        if part.leaf.text and not part.avoid and collection in leaf.vectors
     ]
     return _unit(np.sum(vectors, axis=0)) if vectors else None
 

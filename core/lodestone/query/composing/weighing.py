@@ -20,7 +20,6 @@ from lodestone.query.first_pass import QueryWeights
 from lodestone.query.leaves import EncodedLeaf, EncodedQuery
 from lodestone.query.parts import Part
 from lodestone.query.running import RunningQuery
-from lodestone.query.tree import Text
 from lodestone.query.weighting.trust import apply_trust, prior_trust
 from lodestone.retrieval.fusion import RankedList
 from lodestone.retrieval.rescoring import ListSearch
@@ -163,9 +162,8 @@ class PartWeighing:
         ]
         if not names:
             return {}
-        in_words = isinstance(part.leaf, Text)
         vectors = {name: vector[np.newaxis] for name, vector in leaf.text_vectors.items()}
-        if in_words:
+        if part.leaf.text:
             weights = self._weigher.weights(vectors, names, best=best)
             learnt = {space: trust[space] for space in names if space in trust}
         else:

@@ -30,6 +30,7 @@ from lodestone.catalog.reading import CatalogReader
 from lodestone.retrieval.calibration import ScoreCalibration
 from lodestone.retrieval.fusion import TEXT_GUIDE, RankedList
 from lodestone.spaces.names import CAPTIONS
+from lodestone.store.algebra import by_owner
 from lodestone.store.base import Filter, HasId, MatchAny, Neighbours, VectorQuery, VectorStore
 from lodestone.store.checks import MAX_LIMIT
 
@@ -186,7 +187,7 @@ class CaptionEvidence:
             StoreError, CatalogError: what the captions are read from failed.
         """
         instant = self._store.instant(collection)
-        query = VectorQuery(vector, limit=limit, filter=filter_, with_payload=not instant)
+        query = VectorQuery(vector, limit=limit, filter=by_owner(filter_), with_payload=not instant)
         (found,) = self._store.search(collection, [query])
         images, counted = self._described(collection, found)
         standing = self._standing(vector, collection, found.scores, counted)

@@ -6,13 +6,13 @@ number fields. A field that the specification does not name, or one with any oth
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
 
-from lodestone.store.base import Between, Filter, HasId, MatchAny
+from lodestone.store.base import AnyOf, Between, Condition, Filter, HasId, MatchAny
 from lodestone_schemas.collections import FieldKind
 
 Mask = NDArray[np.bool_]
@@ -168,20 +168,40 @@ class FilterColumns:
             if column.regular:
                 column.append(first, [payload.get(name) for payload in payloads])
 
-    def matching(self, filter_: Filter, count: int) -> Mask | None:
-        """Return (count,) True for the rows that all conditions on fields match, or None if the engine has to say.
+    def matching(self, filter_: Filter, count: int, rows_of: Callable[[HasId], NDArray[np.intp]]) -> Mask | None:
+        """Return (count,) True for the rows that all conditions match, or None if the engine has to say.
 
-        Conditions on ids are left out.
+        Args:
+            filter_: The conditions; those on ids in `filter_.must` itself are left out, as their few rows are better looked up.
+            count: Number of rows.
+            rows_of: Returns the rows of the points that a condition on ids names.
         """
+        kept = tuple(condition for condition in filter_.must if not isinstance(condition, HasId))
+        return self._all_hold(Filter(kept, filter_.must_not), count, rows_of)
+
+    def _all_hold(self, filter_: Filter, count: int, rows_of: Callable[[HasId], NDArray[np.intp]]) -> Mask | None:
         matched = np.ones(count, np.bool_)
         for conditions, wanted in ((filter_.must, True), (filter_.must_not, False)):
             for condition in conditions:
-                if isinstance(condition, HasId):
-                    continue
-                found = self._matching(condition, count)
+                found = self._holding(condition, count, rows_of)
                 if found is None:
                     return None
                 matched &= found if wanted else ~found
+        return matched
+
+    def _holding(self, condition: Condition, count: int, rows_of: Callable[[HasId], NDArray[np.intp]]) -> Mask | None:
+        """Return (count,) True for the rows for which one condition holds; None if the engine has to say."""
+        if isinstance(condition, MatchAny | Between):
+            return self._matching(condition, count)
+        matched = np.zeros(count, np.bool_)
+        if isinstance(condition, AnyOf):
+            for filter_ in condition.filters:
+                found = self._all_hold(filter_, count, rows_of)
+                if found is None:
+                    return None
+                matched |= found
+        else:
+            matched[rows_of(condition)] = True
         return matched
 
     def _matching(self, condition: MatchAny | Between, count: int) -> Mask | None:

@@ -16,6 +16,7 @@ import qdrant_edge as qe
 
 from lodestone.errors import CollectionDamagedError, LodestoneError, StoreError
 from lodestone.store.base import (
+    AnyOf,
     Between,
     Condition,
     Filter,
@@ -211,6 +212,9 @@ def _condition(condition: Condition) -> Any:  # noqa: ANN401 - the engine's cond
             return qe.FieldCondition(key=field, range=bounds)
         case HasId(ids):
             return qe.HasIdCondition(set(ids))
+        case AnyOf(filters):
+            # A `should` without conditions holds for every point; here it holds for none.
+            return qe.Filter(should=[engine_filter(one) or qe.Filter() for one in filters] or [_condition(HasId(()))])
 
 
 def _matches(field: str, values: list[Any]) -> qe.FieldCondition:

@@ -172,12 +172,9 @@ class VectorMatrix:
         if filter_ is None:
             return None, self._alive
         has_id = [condition for condition in filter_.must if isinstance(condition, HasId)]
-        not_id = [condition for condition in filter_.must_not if isinstance(condition, HasId)]
-        mask = self._columns.matching(filter_, count)
+        mask = self._columns.matching(filter_, count, self._rows)
         if mask is None:
             return None
-        for condition in not_id:
-            mask[self._rows(condition)] = False
         if has_id:
             rows = self._rows(has_id[0])
             for condition in has_id[1:]:

@@ -14,6 +14,7 @@ from qdrant_client.http.exceptions import ResponseHandlingException, UnexpectedR
 
 from lodestone.errors import LodestoneError, StoreError
 from lodestone.store.base import (
+    AnyOf,
     Between,
     Condition,
     Filter,
@@ -312,6 +313,9 @@ def _condition(condition: Condition) -> models.Condition:
             return models.FieldCondition(key=field, range=models.Range(gte=bound, lt=lt))
         case HasId(ids):
             return models.HasIdCondition(has_id=list(ids))
+        case AnyOf(filters):
+            # A `should` without conditions holds for every point; here it holds for none.
+            return models.Filter(should=[engine_filter(one) or models.Filter() for one in filters] or [_condition(HasId(()))])
 
 
 def _matches(field: str, values: list[Any]) -> models.FieldCondition:

@@ -3,6 +3,8 @@
 import time
 from dataclasses import replace
 from datetime import UTC, datetime
+from functools import reduce
+from uuid import UUID
 
 import pytest
 
@@ -14,7 +16,7 @@ from lodestone.errors import InvalidRequestError, UnknownNameError
 from lodestone.query.filters import build_filter
 from lodestone.query.request_context import NOW, RequestContext
 from lodestone.query.resolve import resolve
-from lodestone.query.tree import And, Compose, Image, Not, Or, Text, Where
+from lodestone.query.tree import Among, And, Compose, Image, Not, Or, Restriction, Text, Where
 from lodestone.query.words.checker import CheckedWords
 from lodestone.retrieval.fusion import WEIGHTED_SUM
 from lodestone.store.base import Between, Filter, HasId, MatchAny
@@ -23,6 +25,10 @@ from lodestone_schemas.api import SearchFilters, SearchOptions, SearchRequest
 
 PROFILE = replace(PROFILES["embedded"], spaces=("bridge", "labels"), generators=("exemplar",), guides=10)
 LIVE = {"bridge": "bridge-1", "labels": "labels-1"}
+
+
+class Unknown(Restriction):
+    """A restriction without a row in the table."""
 
 
 @pytest.fixture
@@ -287,21 +293,60 @@ def test_lists_are_as_deep_as_the_home_says_else_the_profile(catalog, own, expec
 
 
 @pytest.mark.parametrize(
-    "query",
+    ("query", "message"),
     [
-        Compose(((Text("a dog"), 1.0), (Not(Text("a cat")), 0.5))),
-        And((Text("a dog"), Text("a beach"))),
-        Or((Text("a dog"), Text("a cat"))),
-        Not(Text("a dog")),
-        Where(SearchFilters(), Not(Text("a dog"))),
+        (Compose(((Text("a dog"), 1.0), (Not(Text("a cat")), 0.5))), "not answered yet"),
+        (Compose(((Not(Text("a cat")), 0.5),)), "not answered yet"),
+        (Not(Text("a dog")), "cannot be negated"),
+        (Where(SearchFilters(), Not(Text("a dog"))), "cannot be negated"),
+        (Not(Or((Among(()), And((Among(()), Text("a dog")))))), "one side of an `any`"),
+        (Or((Text("a dog"), Among(()))), "one side of an `any`"),
+        (And((Among(()), Not(Among(())))), "nothing to rank them by"),
+        (Where(SearchFilters(), Where(SearchFilters(), Not(Among(())))), "nothing to rank them by"),
+        (Or(tuple(map(Text, "abcdefghi"))), "9 or more alternatives"),
+        (And((Or((Text("a"), Text("b"), Text("c"))), Or((Text("d"), Text("e"), Text("f"))))), "9 or more alternatives"),
+        (And((Text("a"),) * 200), "more than 200 nodes"),
+        (reduce(lambda query, _: Not(query), range(32), Among(())), "32 deep"),
+        (And((Text("a dog"), Among(("no-id",)))), "not a UUID"),
+        (And((Text("a dog"), Among(tuple(str(UUID(int=number)) for number in range(50_001))))), "at most 50,000"),
+        (And((Text("a dog"), Unknown())), "of the type 'Unknown'"),
     ],
 )
-def test_queries_made_of_queries_are_refused_with_what_to_do(catalog, query):
-    with pytest.raises(InvalidRequestError, match="not answered yet") as raised:
+def test_queries_that_have_no_order_or_no_end_are_refused_with_what_to_do(catalog, query, message):
+    with pytest.raises(InvalidRequestError, match=message) as raised:
         resolved(catalog, SearchRequest(query="x"), query=query)
     assert raised.value.code == "invalid_request"
-    assert raised.value.details["node"] in {"And", "Or", "Not"}
     assert raised.value.hint
+
+
+def test_a_query_of_one_leaf_within_sets_stays_what_it_is(catalog):
+    ids = tuple(str(UUID(int=number)) for number in (2, 1, 2))
+    ours = resolved(catalog, SearchRequest(query="x"), query=And((Not(Among(ids)), Where(SearchFilters(), Text("a dog")))))
+    assert (ours.text, ours.parts, ours.alternatives) == ("a dog", (), ())
+    assert ours.filter == Filter(must_not=(HasId((ids[1], ids[0])),))
+    assert ours.guides > 0
+    composed = Compose(((Text("a dog"), 3.0), (Image("an-id"), 1.0)), ("words", "picture"), diversity=0.5)
+    ours = resolved(catalog, SearchRequest(query="x"), query=And((composed, Among(ids))))
+    assert [(part.name, part.weight) for part in ours.parts] == [("words", 0.75), ("picture", 0.25)]
+    assert (ours.diversity, ours.alternatives) == (0.5, ())
+    assert ours.filter == Filter(must=(HasId((ids[1], ids[0])),), must_not=(HasId(("an-id",)),))
+
+
+def test_several_leaves_within_sets_share_the_score_and_their_parts_have_names_of_their_own(catalog):
+    composed = Compose(((Text("a dog"), 3.0), (Text("a cat"), -1.0)))
+    ours = resolved(catalog, SearchRequest(query="x"), query=And((Text("a beach"), composed)))
+    assert [(part.name, part.leaf, part.weight, part.avoid) for part in ours.parts] == [
+        ("words", Text("a beach"), 0.5, False),
+        ("words2", Text("a dog"), 0.375, False),
+        ("without", Text("a cat"), 0.125, True),
+    ]
+    ours = resolved(catalog, SearchRequest(query="x"), query=And((Text("a beach"), Or((Text("a dog"), composed)))))
+    assert [[(part.name, part.alternative, part.weight) for part in one.parts] for one in ours.alternatives] == [
+        [("words", 0, 0.5), ("words2", 0, 0.5)],
+        [("words3", 1, 0.5), ("words4", 1, 0.375), ("without", 1, 0.125)],
+    ]
+    assert [part for one in ours.alternatives for part in one.parts] == list(ours.parts)
+    assert (ours.guides, ours.generators, ours.words) == (0, (), "a beach, a dog")
 
 
 def test_a_composition_of_one_part_is_that_part(catalog):
