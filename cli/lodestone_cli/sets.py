@@ -91,7 +91,8 @@ def match_of(
 
 def said_set(match: Mapping[str, Any]) -> str:
     """Return in words what a set of a request (`QuerySet`, as JSON) asks for: `a dog or a cat, and not tagged blurry`."""
-    name, value = next(iter(match.items()), ("", None))
+    name = next(iter(match), "")
+    value: Any = match.get(name)
     said: dict[str, Callable[[], str]] = {
         "all": lambda: ", and ".join(map(said_set, value)),
         "any": lambda: f"({' or '.join(map(said_set, value))})",
