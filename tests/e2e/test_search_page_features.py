@@ -9,6 +9,7 @@ import zipfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+from urllib.parse import parse_qs, urlencode, urlsplit
 
 import pytest
 from PIL import Image
@@ -455,3 +456,24 @@ def test_a_place_is_a_dot_on_a_map_that_comes_with_the_page(browser: Any, site: 
         page.keyboard.press("x")
         page.get_by_role("button", name="Filter", exact=True).click()
         assert inaccessible(page) == []
+
+
+def test_sets_of_an_address_are_chips_that_restrict_until_they_are_taken_away(page: Any, site: Served) -> None:
+    sets = {
+        "all": [{"any": [{"words": "a cat"}, {"words": "a cup of coffee"}]}, {"none": [{"filters": {"corpora": ["trips"]}}]}]
+    }
+    page.goto(f"/?{urlencode({'sets': json.dumps(sets)})}")
+    finished(page)
+    chips = page.locator('[aria-label="Sets"] .label')
+    assert chips.all_inner_texts() == ["“a cat” or “a cup of coffee”", "not in trips"]
+    assert "a cat" in page.title()
+    kept = page.evaluate(COUNT)
+    assert kept > 0 and page.locator('.tile:has-text("trips")').count() == 0
+    page.get_by_role("button", name="Remove: not in trips").click()
+    until(page, f"{COUNT} > {kept}")
+    assert json.loads(parse_qs(urlsplit(page.url).query)["sets"][0]) == sets["all"][0]
+    page.go_back()
+    until(page, COUNT, kept)
+    page.goto(f"/?{urlencode({'q': 'a cat', 'sets': 'no JSON'})}")
+    finished(page)
+    assert page.locator('[aria-label="Sets"]').count() == 0 and page.evaluate(COUNT) > 0
