@@ -460,18 +460,25 @@ def test_a_place_is_a_dot_on_a_map_that_comes_with_the_page(browser: Any, site: 
 
 def test_sets_of_an_address_are_chips_that_restrict_until_they_are_taken_away(page: Any, site: Served) -> None:
     sets = {
-        "all": [{"any": [{"words": "a cat"}, {"words": "a cup of coffee"}]}, {"none": [{"filters": {"corpora": ["trips"]}}]}]
+        "all": [
+            {"any": [{"words": "a cat"}, {"words": "a cup of coffee"}]},
+            {"none": [{"filters": {"corpora": ["trips"]}}, {"tagged": "x"}]},
+        ]
     }
     page.goto(f"/?{urlencode({'sets': json.dumps(sets)})}")
     finished(page)
     chips = page.locator('[aria-label="Sets"] .label')
-    assert chips.all_inner_texts() == ["“a cat” or “a cup of coffee”", "not in trips"]
+    assert chips.all_inner_texts() == ["“a cat” or “a cup of coffee”", "not in trips", "not tagged x"]
     assert "a cat" in page.title()
     kept = page.evaluate(COUNT)
     assert kept > 0 and page.locator('.tile:has-text("trips")').count() == 0
     page.get_by_role("button", name="Remove: not in trips").click()
     until(page, f"{COUNT} > {kept}")
+    page.get_by_role("button", name="Remove: not tagged x").click()
+    until(page, "document.querySelectorAll('[aria-label=\"Sets\"] li').length", 1)
     assert json.loads(parse_qs(urlsplit(page.url).query)["sets"][0]) == sets["all"][0]
+    page.go_back()
+    until(page, "document.querySelectorAll('[aria-label=\"Sets\"] li').length", 2)
     page.go_back()
     until(page, COUNT, kept)
     page.goto(f"/?{urlencode({'q': 'a cat', 'sets': 'no JSON'})}")

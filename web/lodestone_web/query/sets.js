@@ -8,15 +8,16 @@ export function ranks(sets) {
   return sets.words !== undefined || sets.like !== undefined || LISTS.some((name) => (sets[name] ?? []).some(ranks));
 }
 
-/** Return the members that hold together, each of which can be taken away. */
+/** Return the members that hold together, each of which can be taken away; what does not hold is one member each. */
 export function members(sets) {
   if (!sets) return [];
-  return Array.isArray(sets.all) ? sets.all : [sets];
+  const together = Array.isArray(sets.all) ? sets.all : [sets];
+  return together.flatMap((member) => (Array.isArray(member?.none) ? member.none.map((one) => ({ none: [one] })) : [member]));
 }
 
 /** Return the sets without a member; null if none is left. */
 export function without(sets, member) {
-  const left = members(sets).filter((other) => other !== member);
+  const left = members(sets).filter((other) => JSON.stringify(other) !== JSON.stringify(member));
   return left.length > 1 ? { all: left } : left[0] ?? null;
 }
 

@@ -95,7 +95,7 @@ function SetChip({ member }) {
   const remove = () => ask({ ...asked.value, sets: without(asked.value.sets, member) });
   return html`
     <li class=${`chip ${member.none ? "avoid" : ""}`}>
-      <span class="label"><bdi>${label}</bdi></span>
+      <span class="label" title=${label}><bdi>${label}</bdi></span>
       <button type="button" class="close" aria-label=${`Remove: ${label}`} onClick=${remove}>×</button>
     </li>`;
 }
