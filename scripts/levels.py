@@ -46,9 +46,9 @@ MAY_IMPORT: Final[Mapping[str, frozenset[str]]] = {
 Levels = tuple[tuple[str, ...], ...]
 
 CORE: Final[Levels] = (
-    ("data", "durable_files", "errors", "http_fetch", "observe", "processes"),
-    ("access", "clock", "config", "files", "models", "paging", "store"),
-    ("backbones", "catalog", "imaging", "retrieval"),
+    ("data", "durable_files", "errors", "observe", "processes"),
+    ("access", "clock", "config", "files", "models", "paging", "query_notes", "store"),
+    ("backbones", "catalog", "imaging", "remote", "retrieval"),
     ("composed", "embeddings", "query_log", "sources", "text_encoders"),
     ("spaces", "trust"),
     ("generators", "tags"),

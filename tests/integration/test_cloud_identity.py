@@ -18,7 +18,7 @@ from tests.support.s3_server import s3_server
 from lodestone.files.filesystems import FileSystems
 from lodestone.files.opening import open_area
 from lodestone.files.urls import Url
-from lodestone.http_fetch import is_public
+from lodestone.remote.http_fetch import is_public
 
 _ROLE_KEY = "ASIAROLEOFTHEPOD"
 

@@ -13,10 +13,9 @@ from lodestone.config.settings import Settings
 from lodestone.errors import CatalogError, ConfigurationError, ModelUnavailableError, ServiceUnavailableError, UnknownNameError
 from lodestone.generators.assembly import make_hub
 from lodestone.generators.base import Guide, GuideRequest, PictureEdit
-from lodestone.generators.budget import Budget
 from lodestone.generators.cache import GuideCache
-from lodestone.generators.query_notes import QueryNotes
 from lodestone.generators.registry import GeneratorContext
+from lodestone.query_notes import QueryNotes
 
 
 @pytest.fixture(autouse=True)
@@ -345,13 +344,6 @@ async def test_nothing_is_bought_with_an_empty_purse():
     paid = Drawer()
     assert await drawn(hub_of(engine("paid", paid, cost=0.01)), budget=0.0) == []
     assert paid.asked == []
-
-
-def test_three_times_a_tenth_fits_into_three_tenths():
-    purse = Budget(0.3)
-    assert [purse.reserve(1, cost=0.1) for _ in range(4)] == [1, 1, 1, 0]
-    purse.give_back(2, cost=0.1)
-    assert purse.reserve(5, cost=0.1) == 2 and purse.spent == pytest.approx(0.3)
 
 
 @pytest.mark.parametrize("budget", [float("inf"), 1e30, 1e308])

@@ -8,7 +8,7 @@ from tests.support.engines import Recorder, breaker_clock, drawn, hub_of, ids, r
 from tests.support.image_servers import ImageServer
 
 from lodestone.generators.base import GuideRequest
-from lodestone.generators.query_notes import QueryNotes
+from lodestone.query_notes import QueryNotes
 
 
 @pytest.fixture(autouse=True)

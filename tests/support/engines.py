@@ -13,8 +13,8 @@ from lodestone.generators.assembly import make_engine
 from lodestone.generators.base import Generator, Guide, GuideRequest
 from lodestone.generators.engine_call import Engine
 from lodestone.generators.hub import Hub
-from lodestone.generators.query_notes import QueryNotes
 from lodestone.generators.registry import GeneratorContext
+from lodestone.query_notes import QueryNotes
 
 
 class Drawer(Generator):

@@ -154,8 +154,8 @@ def _engine(context: CommandContext, name: str) -> Engine:
 def _described(context: CommandContext, name: str) -> dict[str, Any]:
     import httpx
 
-    from lodestone.generators.http_guard import shown
     from lodestone.generators.trial import describe_engine
+    from lodestone.remote.http_guard import shown
 
     facts = describe_engine(_engine(context, name))
     hub = context.runtime.hub

@@ -19,9 +19,9 @@ from lodestone.clock import remaining, within
 from lodestone.config.engines import EngineSettings
 from lodestone.errors import DeadlineExceededError, LodestoneError
 from lodestone.generators.base import Generator, Guide, GuideRequest
-from lodestone.generators.breaker import Breaker, Permit, State
-from lodestone.generators.budget import Budget
-from lodestone.generators.query_notes import QueryNotes
+from lodestone.query_notes import QueryNotes
+from lodestone.remote.breaker import Breaker, Permit, State
+from lodestone.remote.budget import Budget
 
 Outcome = Literal["ok", "empty", "error", "timeout", "late", "refused", "unpaid", "cancelled"]
 

@@ -23,12 +23,12 @@ from lodestone.catalog.records import EngineState
 from lodestone.clock import remaining, within
 from lodestone.errors import LodestoneError
 from lodestone.generators.base import Guide, GuideRequest
-from lodestone.generators.budget import Budget
 from lodestone.generators.cache import GuideCache
 from lodestone.generators.cache_keys import GuideKey, key_of
 from lodestone.generators.engine_call import CANCEL_GRACE_S, Draw, Engine, EngineCaller, HubObserver, Silent, stop, version_of
-from lodestone.generators.query_notes import QueryNotes
 from lodestone.generators.turns import calls_of, next_round, turns_of
+from lodestone.query_notes import QueryNotes
+from lodestone.remote.budget import Budget
 from lodestone_schemas.api import EngineInfo, EngineList
 
 T = TypeVar("T")

@@ -10,8 +10,8 @@ from typing import Any
 from lodestone.clock import remaining
 from lodestone.errors import LodestoneError
 from lodestone.generators.base import Guide, GuideRequest
-from lodestone.generators.credentials import Credential
 from lodestone.generators.engine_call import Engine, version_of
+from lodestone.generators.engine_keys import credential_of
 from lodestone_schemas.redaction import shown_setting
 
 _WORDS = "a red bicycle leaning against a white wall"
@@ -89,7 +89,7 @@ def describe_engine(engine: Engine) -> dict[str, Any]:
     Secrets in its options and in its address are hidden.
     """
     settings = engine.settings
-    credential = Credential(engine.name, key_env=settings.key_env, key_file=settings.key_file)
+    credential = credential_of(engine.name, key_env=settings.key_env, key_file=settings.key_file)
     try:
         key = "none needed" if credential.read() is None else "found"
     except LodestoneError as error:

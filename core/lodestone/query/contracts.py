@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lodestone.generators.base import Generator, Guide, GuideRequest
-from lodestone.generators.query_notes import QueryNotes
+from lodestone.query_notes import QueryNotes
 
 if TYPE_CHECKING:
     from lodestone.query_log.trace import Trace

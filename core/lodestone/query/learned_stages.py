@@ -20,7 +20,6 @@ from lodestone.catalog.reading import CatalogReader
 from lodestone.clock import remaining, within
 from lodestone.errors import StoreError
 from lodestone.generators.base import TagSource
-from lodestone.generators.query_notes import describe_failure
 from lodestone.query.contracts import QueryMemory, TrustSource
 from lodestone.query.gate import GateModel, Method
 from lodestone.query.guides.captions import CaptionMatches
@@ -30,6 +29,7 @@ from lodestone.query.resolve import ResolvedQuery
 from lodestone.query.running import RunningQuery
 from lodestone.query_log.recorder import Recorder
 from lodestone.query_log.trace import Trace
+from lodestone.query_notes import describe_failure
 from lodestone.retrieval.fusion import TEXT_GUIDE
 from lodestone.retrieval.searcher import Ranking, Searcher
 from lodestone.retrieval.tag_matches import TagMatches

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Final
 
 from lodestone.catalog.use_records import QueryRecord
 from lodestone.config.settings import TagSettings
-from lodestone.generators.query_notes import describe_failure
 from lodestone.query_log.trace import Trace
+from lodestone.query_notes import describe_failure
 
 if TYPE_CHECKING:
     from lodestone.catalog.catalog import Catalog

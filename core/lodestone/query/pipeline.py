@@ -30,7 +30,6 @@ from lodestone.clock import Stopwatch, remaining
 from lodestone.config.compositions import Composition
 from lodestone.config.profiles import Profile
 from lodestone.config.settings import QuerySettings
-from lodestone.generators.query_notes import QueryNotes
 from lodestone.query.contracts import Encoder, GuideSource
 from lodestone.query.first_pass import FirstPass, QueryWeights
 from lodestone.query.guides.outcome import GuideOutcome
@@ -47,6 +46,7 @@ from lodestone.query.running import RunningQuery, too_late
 from lodestone.query.searchable import CURRENT, IndexVersions
 from lodestone.query.tree import Query
 from lodestone.query.words.checker import QueryChecker
+from lodestone.query_notes import QueryNotes
 from lodestone.retrieval.searcher import Ranking
 from lodestone.store.base import VectorStore
 from lodestone_schemas.api import (

@@ -8,8 +8,8 @@ from typing import Final, TypeVar
 
 from lodestone.clock import Stopwatch, remaining, within
 from lodestone.errors import DeadlineExceededError
-from lodestone.generators.query_notes import QueryNotes
 from lodestone.query.resolve import ResolvedQuery
+from lodestone.query_notes import QueryNotes
 from lodestone.retrieval.searcher import RankingRules
 
 _ANSWER_S: Final = 0.02  # to finish an answer, besides reading the page

@@ -16,7 +16,7 @@ from lodestone.access.caller import Caller
 from lodestone.clock import within
 from lodestone.errors import DeadlineExceededError, InvalidRequestError, ModelUnavailableError, UnknownNameError
 from lodestone.generators.base import GuideRequest
-from lodestone.generators.query_notes import QueryNotes
+from lodestone.query_notes import QueryNotes
 from lodestone_schemas.openai import DrawingRequest, ModelInfo, ModelList
 
 if TYPE_CHECKING:

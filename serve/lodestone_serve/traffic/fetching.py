@@ -1,8 +1,8 @@
 """Fetching of the picture at a URL that a client of the service names, from the public internet only.
 
-Guards and bounds are those of `lodestone.http_fetch`: public hosts, a pinned address, three redirects at most, no proxies,
-cookies or credentials. This module adds the service's rules for URLs (plain http(s), no user, no other service's port, no
-redirect from https to http) and its errors.
+Guards and bounds are those of `lodestone.remote.http_fetch`: public hosts, a pinned address, three redirects at most, no
+proxies, cookies or credentials. This module adds the service's rules for URLs (plain http(s), no user, no other service's
+port, no redirect from https to http) and its errors.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import Final
 from urllib.parse import urljoin, urlsplit
 
 from lodestone.errors import FetchRefusedError, InvalidRequestError
-from lodestone.http_fetch import (
+from lodestone.remote.http_fetch import (
     MAX_REDIRECTS,
     TRANSPORT_ERRORS,
     AddressRefusedError,

@@ -20,13 +20,21 @@ from lodestone.config.engines import EngineSettings
 from lodestone.config.section import SettingsSection, refusal_of
 from lodestone.errors import ConfigurationError, LodestoneError, ServiceUnavailableError
 from lodestone.generators.base import Generator, Guide, GuideRequest
-from lodestone.generators.credentials import Credential
-from lodestone.generators.http_client import Access, HttpClient
+from lodestone.generators.engine_keys import credential_of
 from lodestone.generators.pictures import Received, from_base64, png_of, read_picture
+from lodestone.remote.http_client import Access, HttpClient
+from lodestone.remote.wording import Wording
 
 _log = logging.getLogger(__name__)
 
 SEEDS: Final = 2**31  # services accept seeds below this
+_WORDING: Final = Wording(
+    service="engine",
+    file="picture",
+    too_slow="raise the engine's timeout_s, or the query's deadline",
+    too_large="ask it for smaller pictures, or raise options.max_mb",
+    host_refused="have the engine send base64, or allow the host: options.allow_hosts",
+)
 
 
 class HttpOptions(SettingsSection):
@@ -67,7 +75,7 @@ class HttpGenerator(Generator):
         self._url = _url(name, settings.url or self.default_url)
         if self.needs_model and not settings.model:
             raise ConfigurationError(f"generator {name!r} names no model", hint=f"set generators.{name}.model")
-        self._credential = Credential(name, key_env=settings.key_env, key_file=settings.key_file)
+        self._credential = credential_of(name, key_env=settings.key_env, key_file=settings.key_file)
         self._http = HttpClient(self._access(), verdict=self._declined)
 
     async def warm_up(self) -> None:
@@ -127,9 +135,10 @@ class HttpGenerator(Generator):
             credential=self._credential,
             header=header if self._options.header is None else self._options.header,
             scheme=scheme if self._options.scheme is None else self._options.scheme,
-            headers={header: Credential(self.name, key_env=name) for header, name in self._options.header_env.items()},
+            headers={header: credential_of(self.name, key_env=name) for header, name in self._options.header_env.items()},
             max_bytes=self._options.max_mb << 20,
             allow_hosts=tuple(self._options.allow_hosts),
+            wording=_WORDING,
         )
 
     def _declined(self, status: int, body: Any) -> bool:  # noqa: ANN401, ARG002  (JSON; subclasses read it)

@@ -57,8 +57,9 @@ class OpenAIImages(HttpGenerator):
         if request.edit is None:
             reply = await self._http.post(endpoint(self._url), body, deadline=deadline)
         else:
-            files = {"image": await asyncio.to_thread(png_of, request.edit.pixels, request.size)}
-            reply = await self._http.post_form(endpoint(self._url, _EDITS), body, pictures=files, deadline=deadline)
+            content = await asyncio.to_thread(png_of, request.edit.pixels, request.size)
+            files = {"image": ("image.png", content, "image/png")}
+            reply = await self._http.post_form(endpoint(self._url, _EDITS), body, files=files, deadline=deadline)
         rows = reply.get("data") if isinstance(reply, Mapping) else None
         if not isinstance(rows, list):
             raise unexpected("a list at 'data'", reply)

@@ -20,7 +20,6 @@ from numpy.typing import NDArray
 from lodestone.clock import remaining, within
 from lodestone.generators.base import Guide, GuideRequest
 from lodestone.generators.engines.exemplar import Exemplar
-from lodestone.generators.query_notes import describe_failure
 from lodestone.query.contracts import Encoder, GuideSource
 from lodestone.query.guides.captions import CaptionEvidence, CaptionMatches
 from lodestone.query.guides.outcome import GuideOutcome, rejected_ids
@@ -30,6 +29,7 @@ from lodestone.query.guides.search import FusionSettings, embed_guides, fit, sea
 from lodestone.query.guides.stopping import StableTopK
 from lodestone.query.resolve import ResolvedQuery
 from lodestone.query.running import RunningQuery
+from lodestone.query_notes import describe_failure
 from lodestone.retrieval.searcher import Found, Ranking, Searcher
 from lodestone.spaces.names import CAPTIONS, TAGS
 

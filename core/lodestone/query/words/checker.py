@@ -14,10 +14,10 @@ from typing import Final
 
 from lodestone.access.visibility import EVERYTHING, Visibility
 from lodestone.errors import LodestoneError
-from lodestone.generators.query_notes import describe_failure
 from lodestone.query.words.collection import CollectionWords, WordCatalog
 from lodestone.query.words.language import ENGLISH, Language, foreign_language
 from lodestone.query.words.spelling import Lexicon, correct, is_known
+from lodestone.query_notes import describe_failure
 from lodestone.text_encoders.base import TextEncoder
 from lodestone.text_encoders.english import WORD, bare, english_counts, further_words, picture_words, words_of
 from lodestone.text_encoders.labels import imagenet_labels

@@ -18,7 +18,7 @@ from lodestone.generators.cache import PICTURE_KEY, GuideCache
 from lodestone.generators.cache_files import remove_edited
 from lodestone.generators.cache_keys import GuideKey, key_of, normalised_prompt
 from lodestone.generators.pictures import pixels_of
-from lodestone.generators.query_notes import QueryNotes
+from lodestone.query_notes import QueryNotes
 
 MB = 2**20
 KEY = GuideKey("a cat", "paint", "1", "m", 0, 64)

@@ -11,13 +11,13 @@ import numpy as np
 import pytest
 
 from lodestone.clock import Stopwatch
-from lodestone.generators.query_notes import QueryNotes
 from lodestone.query.first_pass import FirstPassStage
 from lodestone.query.learned_stages import LearnedModels, LearnedStages
 from lodestone.query.leaves import EncodedLeaf, EncodedQuery
 from lodestone.query.resolve import ResolvedQuery
 from lodestone.query.running import RunningQuery
 from lodestone.query.weighting.trust import apply_trust, prior_trust
+from lodestone.query_notes import QueryNotes
 from lodestone.retrieval.calibration import ScoreCalibration
 from lodestone.retrieval.fusion import TEXT_GUIDE
 from lodestone.retrieval.searcher import Searcher

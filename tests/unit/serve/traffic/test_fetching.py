@@ -14,7 +14,7 @@ from tests.support.fake_services import FakeServices
 
 from lodestone.config.serve import ServeSettings
 from lodestone.errors import FetchRefusedError, InvalidRequestError, LodestoneError
-from lodestone.http_fetch import MAX_REDIRECTS
+from lodestone.remote.http_fetch import MAX_REDIRECTS
 from lodestone_serve.http.application import create_app
 from lodestone_serve.traffic.fetching import Fetcher, checked_url
 

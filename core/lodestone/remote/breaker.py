@@ -1,4 +1,4 @@
-"""Circuit breaker of one guide engine: after several failures in a row the engine is not called for a while.
+"""Circuit breaker of one remote service: after several failures in a row the service is not called for a while.
 
 closed: every call is admitted. open: none is, until the rest is over. half_open: one call (the probe) is admitted; its success
 closes the breaker, its failure opens it again. Results of calls that began before it opened are ignored.
@@ -80,7 +80,7 @@ class Breaker:
 
         Args:
             permit: The permit of the call.
-            rest: Seconds of rest that the engine itself asked for; they are granted after any number of failures.
+            rest: Seconds of rest that the service itself asked for; they are granted after any number of failures.
         """
         if permit is not self._probe and (self._state != "closed" or permit.era != self._era):
             return
@@ -90,7 +90,7 @@ class Breaker:
             self._enter("open")
 
     def withdrawn(self, permit: Permit) -> None:
-        """Record that we gave up the call, which says nothing about the engine. A probe may be sent again at once."""
+        """Record that we gave up the call, which says nothing about the service. A probe may be sent again at once."""
         if permit is self._probe:
             self._probe = None
             self._state = "open"  # its rest is over, so `state` stays half_open

@@ -7,7 +7,7 @@ import asyncio
 import pytest
 
 from lodestone.errors import StoreError
-from lodestone.generators.query_notes import QueryNotes
+from lodestone.query_notes import QueryNotes
 
 
 @pytest.mark.parametrize(

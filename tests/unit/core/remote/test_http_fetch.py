@@ -6,7 +6,7 @@ import httpcore
 import pytest
 from tests.support.scripted_server import Scripted, answer, scripted
 
-from lodestone.http_fetch import (
+from lodestone.remote.http_fetch import (
     MAX_REDIRECTS,
     AddressRefusedError,
     BodyTooLargeError,

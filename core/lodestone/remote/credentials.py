@@ -1,4 +1,4 @@
-"""Key of a remote engine, from the environment or a file, read when it is needed and never shown.
+"""Key of a remote service, from the environment or a file, read when it is needed and never shown.
 
 A key is read anew for every call, so a rotated one is used at once. It leaves this module inside a `SecretStr`; texts that a
 server returns pass through `scrubbed`, because services quote the key that they refuse.
@@ -19,16 +19,18 @@ _HIDDEN: Final = "***"
 
 
 class Credential:
-    """Location of one engine's key.
+    """Location of one service's key.
 
     Args:
-        engine: Name of the engine, for messages.
+        owner: The service as messages name it, e.g. "generator 'flux'".
+        setting: Section of the settings that names the key, e.g. "generators.flux".
         key_env: Environment variable; wins over the file.
         key_file: File with nothing but the key.
     """
 
-    def __init__(self, engine: str, *, key_env: str | None = None, key_file: Path | None = None) -> None:
-        self._engine = engine
+    def __init__(self, owner: str, *, setting: str, key_env: str | None = None, key_file: Path | None = None) -> None:
+        self._owner = owner
+        self._setting = setting
         self._env = key_env
         self._file = key_file
 
@@ -37,13 +39,13 @@ class Credential:
 
     @property
     def source(self) -> str | None:
-        """Return where the key is read from; None for an engine without one."""
+        """Return where the key is read from; None for a service without one."""
         if self._env is not None:
             return f"environment variable {self._env}"
         return None if self._file is None else f"file {self._file}"
 
     def read(self) -> SecretStr | None:
-        """Return the key; None for an engine that needs none. Blocks briefly.
+        """Return the key; None for a service that needs none. Blocks briefly.
 
         Raises:
             ModelUnavailableError: the settings name a key that does not exist or cannot be sent in a header.
@@ -75,7 +77,7 @@ class Credential:
 
     def _unusable(self, why: str) -> ModelUnavailableError:
         return ModelUnavailableError(
-            f"the key of generator {self._engine!r} ({self.source}) {why}",
-            hint=f"set it, or change generators.{self._engine}.key_env or key_file",
+            f"the key of {self._owner} ({self.source}) {why}",
+            hint=f"set it, or change {self._setting}.key_env or key_file",
             charged=False,
         )
