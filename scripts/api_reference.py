@@ -24,7 +24,7 @@ from scripts.reference.routes import routes_page
 
 ROOT: Final = Path(__file__).resolve().parents[1]
 FOLDER: Final = ROOT / "docs" / "reference"
-SOURCES: Final = ("client", "core", "jobs", "serve", "cli")
+SOURCES: Final = ("client", "core", "evaluation", "jobs", "serve", "cli")
 
 # File -> (title, dotted names). A module stands for all that it exports.
 PAGES: Final[Mapping[str, tuple[str, tuple[str, ...]]]] = {

@@ -25,6 +25,7 @@ DISTRIBUTIONS: Final[Mapping[str, str]] = {
     "lodestone_schemas": "client",
     "lodestone_client": "client",
     "lodestone": "core",
+    "lodestone_eval": "evaluation",
     "lodestone_jobs": "jobs",
     "lodestone_serve": "serve",
     "lodestone_cli": "cli",
@@ -36,9 +37,12 @@ MAY_IMPORT: Final[Mapping[str, frozenset[str]]] = {
     "lodestone_schemas": frozenset(),
     "lodestone_client": frozenset({"lodestone_schemas"}),
     "lodestone": frozenset({"lodestone_schemas", "lodestone_client"}),
+    "lodestone_eval": frozenset({"lodestone_schemas", "lodestone"}),
     "lodestone_jobs": frozenset({"lodestone_schemas", "lodestone_client", "lodestone"}),
     "lodestone_serve": frozenset({"lodestone_schemas", "lodestone_client", "lodestone"}),
-    "lodestone_cli": frozenset({"lodestone_schemas", "lodestone_client", "lodestone", "lodestone_jobs", "lodestone_serve"}),
+    "lodestone_cli": frozenset(
+        {"lodestone_schemas", "lodestone_client", "lodestone", "lodestone_eval", "lodestone_jobs", "lodestone_serve"}
+    ),
     "lodestone_web": frozenset(),
 }
 """Import package -> those of ours that it may import."""
@@ -55,7 +59,7 @@ CORE: Final[Levels] = (
     ("indexing", "query"),
     ("tagging",),
     ("backup", "duplicates", "home"),
-    ("capacity", "directories", "evaluation"),
+    ("capacity", "directories"),
     ("swap", "training"),
     ("services",),
 )

@@ -32,7 +32,7 @@ from typing import Final
 
 ROOT: Final = Path(__file__).resolve().parents[1]
 TABLE: Final = ROOT / "tests" / "mutations.toml"
-SOURCES: Final = ("core", "jobs", "serve", "cli", "client")
+SOURCES: Final = ("core", "evaluation", "jobs", "serve", "cli", "client")
 TIMEOUT_S: Final = 120.0
 _BASELINE_TIMEOUT_S: Final = 1200.0
 _FAILED: Final = re.compile(r"^FAILED (.+?)(?: - .*)?$", re.MULTILINE)

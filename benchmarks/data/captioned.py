@@ -16,12 +16,12 @@ from lodestone.backbones.base import BackboneOutputs, OutputKey
 from lodestone.backbones.registry import make_backbone
 from lodestone.config.profiles import PROFILES
 from lodestone.config.settings import ModelSettings
-from lodestone.evaluation.splits import split_by_hash
 from lodestone.models.cache import ModelCache
 from lodestone.models.context import ModelContext
 from lodestone.query.weighting.choice import make_weigher
 from lodestone.spaces.registry import make_space
 from lodestone.text_encoders.registry import make_text_encoder
+from lodestone_eval.splits import split_by_hash
 
 PROFILE = PROFILES["embedded"]
 _BATCH = 16

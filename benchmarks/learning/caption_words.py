@@ -4,7 +4,7 @@
         [--each 1] [--bounds 0 5 10 20 40] [--scores 15 30] [--cache DIR] [--bridge FILE]
 
 captions.tsv has the columns file and caption, several rows a file. The 500 validation photos of the split
-(`lodestone.evaluation.splits`) are indexed; a random share of them gets the first `--each` of its captions, and these go
+(`lodestone_eval.splits`) are indexed; a random share of them gets the first `--each` of its captions, and these go
 through the real catalog, outbox, store and search of tags. Queries are nouns of the photos' other captions. A noun is a word
 that the captions of the training part have between an article and a preposition or verb. Three judgements are given. By `any` a
 photo is right whose captions, whichever, hold the noun; so whatever the rule puts first is right. By `unseen` a photo is right
@@ -35,15 +35,15 @@ from numpy.typing import NDArray
 from benchmarks.harness import Benchmark, Figure, Report
 from benchmarks.learning.exemplars import MODES, Bench
 from benchmarks.learning.quality import read_table
-from lodestone.evaluation.compare import compare_paired
-from lodestone.evaluation.metrics import average_precision, precision_at, recall_at
-from lodestone.evaluation.splits import split_by_hash
 from lodestone.query.learned_stages import LearnedModels
+from lodestone.retrieval.metrics import average_precision, precision_at, recall_at
 from lodestone.retrieval.tag_matches import TagMatches
 from lodestone.store.base import Filter
 from lodestone.tags.delivery import COLLECTION, deliver
 from lodestone.tags.search import TagSearch
 from lodestone.tags.terms import content_words
+from lodestone_eval.compare import compare_paired
+from lodestone_eval.splits import split_by_hash
 from lodestone_schemas.api import SearchRequest
 
 DEPTH: Final = 100  # results that are read

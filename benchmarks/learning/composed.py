@@ -3,7 +3,7 @@
     python -m benchmarks.learning.composed --captions FILE --images DIR [--bridge FILE] [--part test] [--queries 1500]
         [--cache DIR]
 
-FILE has the columns file and caption. The photos of one part of `lodestone.evaluation.splits` are indexed; `--bridge` names a
+FILE has the columns file and caption. The photos of one part of `lodestone_eval.splits` are indexed; `--bridge` names a
 bridge that was trained on the first part alone. Two captions of each photo are indexed, or none; the other three judge. A query
 is a photo and a word that none of its five captions has. Right are the photos of which two of the judging captions have the
 word, and one has at least two of the words that the judging captions of the query's photo agree on. Words of fewer than four
@@ -37,7 +37,6 @@ from benchmarks.harness import Benchmark, Figure, Report
 from benchmarks.learning.exemplars import CAPTIONS, MODES, PROFILE, Bench
 from lodestone.config.compositions import DEFAULT_COMPOSITION, Rule, choose_composition
 from lodestone.config.settings import QuerySettings
-from lodestone.evaluation.compare import compare_paired
 from lodestone.query.encoder import LocalEncoder
 from lodestone.query.engine import QueryEngine
 from lodestone.query.tree import Compose, Image, Text
@@ -45,6 +44,7 @@ from lodestone.query.weighting.choice import make_weigher
 from lodestone.query.words.phrases import Change, change_of
 from lodestone.services.composed_queries import USUAL
 from lodestone.spaces.names import BRIDGE, LABELS
+from lodestone_eval.compare import compare_paired
 from lodestone_schemas.api import SearchOptions, SearchRequest
 
 if TYPE_CHECKING:

@@ -27,12 +27,12 @@ from benchmarks.learning.quality import cached, load, read_table
 from lodestone.backbones.base import OutputKey
 from lodestone.backbones.registry import make_backbone
 from lodestone.config.settings import ModelSettings
-from lodestone.evaluation.splits import split_by_hash
 from lodestone.models.cache import ModelCache, fingerprint
 from lodestone.models.context import ModelContext
 from lodestone.spaces.bridge_arrays import BACKBONES, TEXT_ENCODER
 from lodestone.text_encoders.registry import make_text_encoder
 from lodestone.training.joint_pairs import JointPairs, ObjectVectors, PartVectors
+from lodestone_eval.splits import split_by_hash
 
 WORDS: Final = "words dominate"
 PICTURE: Final = "picture dominates"

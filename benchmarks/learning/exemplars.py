@@ -4,7 +4,7 @@
         [--seeds 3] [--each 4] [--words 0] [--only NAME …] [--cache DIR] [--bridge FILE]
 
 captions.tsv has the columns file and caption, several rows a file. The pictures of one part of the split
-(`lodestone.evaluation.splits`) are indexed; a random share of them gets `--each` of its captions but never its last, and
+(`lodestone_eval.splits`) are indexed; a random share of them gets `--each` of its captions but never its last, and
 every last caption is a query for its picture. `--words` cuts captions to their first words, because titles are short. The
 table gives R@1, R@10 and MAP (of the first 60) for targets with and without a caption, and the change against the text pass
 with its 95 % interval (paired bootstrap over pictures). `--bridge` names a bridge that was not trained on the part. Models,
@@ -32,8 +32,6 @@ from lodestone.catalog.records import CaptionRecord, ImageRecord, ImageState
 from lodestone.config.engines import EngineSettings
 from lodestone.config.profiles import PROFILES
 from lodestone.config.settings import ModelSettings, QuerySettings
-from lodestone.evaluation.compare import compare_paired
-from lodestone.evaluation.splits import split_by_hash
 from lodestone.generators.base import Generator
 from lodestone.generators.engine_call import Engine
 from lodestone.generators.engines.exemplar import Exemplar
@@ -55,6 +53,8 @@ from lodestone.store.edge.store import EdgeStore
 from lodestone.text_encoders.base import TextEncoder
 from lodestone.text_encoders.registry import make_text_encoder
 from lodestone.training.prior import fit_space
+from lodestone_eval.compare import compare_paired
+from lodestone_eval.splits import split_by_hash
 from lodestone_schemas.api import SearchRequest
 from lodestone_schemas.collections import CAPTION_FIELDS, CollectionSpec
 

@@ -30,12 +30,12 @@ from benchmarks.harness.tables import table
 from benchmarks.learning.gate_data import SHARES, Data, Scene, judged, observations, used
 from benchmarks.learning.gate_stream import Home, reinforcement, stream
 from benchmarks.learning.gate_world import Answers
-from lodestone.evaluation.metrics import bootstrap
 from lodestone.query.gate import SHIPPED, GateModel, Method
 from lodestone.tags import confidence as tags_model
 from lodestone.tags.confidence import Confidence
 from lodestone.training.complexity import GateReport, Observation, fit_gate, pearson
 from lodestone.training.confidence import ConfidenceReport, JudgedAnswer, fit_confidence
+from lodestone_eval.estimates import bootstrap
 
 SHIP_TO = Path(__file__).resolve().parents[2] / "core" / "lodestone" / "data" / "gate"
 NOTICE = {

@@ -16,7 +16,6 @@ import numpy as np
 
 from benchmarks.learning.gate_world import Answers, Asked, Captions, Evidence, TagIndex, World
 from benchmarks.learning.quality import Collection, cached, load, made_names, part, read_table, short_texts, together
-from lodestone.evaluation.splits import Split, split_by_hash
 from lodestone.models.cache import ModelCache, fingerprint
 from lodestone.models.context import ModelContext
 from lodestone.query.gate import features
@@ -31,6 +30,7 @@ from lodestone.training.bridge import train_bridge
 from lodestone.training.classes import TEMPLATES, class_pairs, class_texts, classifiers
 from lodestone.training.complexity import Observation
 from lodestone.training.confidence import JudgedAnswer
+from lodestone_eval.splits import Split, split_by_hash
 
 FOLDS = 3
 SHARES = (0.0, 0.1, 0.3, 1.0)  # shares of the pictures that have captions

@@ -13,13 +13,13 @@ from typing import Literal
 import numpy as np
 
 from benchmarks.learning.quality import Collection
-from lodestone.evaluation.metrics import first_ranks
 from lodestone.generators.engines.exemplar import LEAST_SIMILARITY, LEAST_TAG, TAG_WEIGHT
 from lodestone.query.gate import Method
 from lodestone.query.guides.captions import CaptionRule
 from lodestone.query.guides.search import FusionSettings
 from lodestone.query.weighting.fitted import SpaceWeights
 from lodestone.retrieval.fusion import RankedList
+from lodestone.retrieval.metrics import first_ranks
 from lodestone.retrieval.tag_matches import TagMatches
 from lodestone.spaces.bridge_weights import BridgeWeights
 from lodestone.spaces.labels import LabelSpace

@@ -27,12 +27,12 @@ from benchmarks.learning.composed_tasks import TASKS, THREE, Task, make_tasks, u
 from lodestone.composed.abandon import AbandoningScorer
 from lodestone.composed.combining import RULES, Null, combine_values
 from lodestone.composed.joint import JointPart
-from lodestone.evaluation.compare import compare_paired, estimate
 from lodestone.query.composing.centring import SHARE
 from lodestone.query.composing.ranking import NULL
 from lodestone.retrieval.calibration import SAMPLE
 from lodestone.training.joint_pairs import JointPairs, ObjectVectors, PartVectors
 from lodestone.training.modality_weights import LearningOptions, WeightsReport, learn_weights, search_grid
+from lodestone_eval.compare import compare_paired, estimate
 
 K: Final = 10
 _STEPS: Final[Mapping[int, int]] = {2: 40, 3: 10}  # modalities -> steps of the grid

@@ -3,7 +3,7 @@
     python -m benchmarks.learning.prior --data DIR [DIR ...] [--cache DIR] [--bridge FILE] [--ship FILE]
 
 Each DIR holds `captions.tsv` (columns file, caption; several rows a file) and `images/`. The prior is fitted on the train
-parts of the sets (`lodestone.evaluation.splits`); all figures are of the validation parts. R@10 is the share of captions with
+parts of the sets (`lodestone_eval.splits`); all figures are of the validation parts. R@10 is the share of captions with
 their picture among the ten nearest to the prior's mean, or to one draw. The energy score (Gneiting and Raftery, 2007; lower
 is better) compares the distance of draws from the truth with their distance from each other. `--bridge` names a bridge that
 was not trained on the validation part; `--ship` fits the prior that ships, for the bridge that ships, on the train parts.
@@ -21,10 +21,10 @@ import numpy as np
 
 from benchmarks.harness import Benchmark, Figure, Report
 from benchmarks.learning.quality import NOTICE, Collection, read_data
-from lodestone.evaluation.metrics import first_ranks
 from lodestone.generators.engines.prior_weights import PriorWeights, SpacePrior
 from lodestone.models.cache import ModelCache
 from lodestone.models.context import ModelContext
+from lodestone.retrieval.metrics import first_ranks
 from lodestone.spaces.base import Projection
 from lodestone.spaces.bridge import BridgeSpace
 from lodestone.spaces.bridge_arrays import unit

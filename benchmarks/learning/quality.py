@@ -4,7 +4,7 @@
         [--profile embedded [embedded-large]] [--cache DIR] [--seeds 3] [--ship FILE]
 
 Each DIR is a set of captioned photos: `captions.tsv` (columns file, caption; several rows a file) and `images/`. names.tsv
-has file, name (one row a file). Each set is split by `lodestone.evaluation.splits`: models train on the first parts, the
+has file, name (one row a file). Each set is split by `lodestone_eval.splits`: models train on the first parts, the
 weights between spaces are fitted on the second ones, and figures are of the third ones, of each set apart. Names are searched
 among the named photos alone, and among these and up to `--distractors` photos of the first set whose captions use none of the
 names. Everyday names (`benchmarks/data/everyday_names.tsv`) are searched among the third parts of all sets together; right
@@ -36,11 +36,10 @@ from benchmarks.learning.everyday import asked, everyday_names, precision
 from lodestone.backbones.base import BackboneOutputs, OutputKey
 from lodestone.backbones.registry import make_backbone
 from lodestone.config.profiles import Profile, find_profile
-from lodestone.evaluation.metrics import bootstrap, first_ranks
-from lodestone.evaluation.splits import split_by_hash
 from lodestone.models.cache import ModelCache, fingerprint
 from lodestone.models.context import ModelContext
 from lodestone.query.weighting.fitted import SpaceWeights
+from lodestone.retrieval.metrics import first_ranks
 from lodestone.spaces.bridge_arrays import BACKBONES, TEXT_ENCODER, BridgeInputs
 from lodestone.spaces.bridge_weights import BridgeWeights
 from lodestone.spaces.labels import LabelSpace
@@ -52,6 +51,8 @@ from lodestone.training.classes import TEMPLATES, Classifier, ClassPairs, class_
 from lodestone.training.phrases import PhrasePairs, in_templates, noun_phrases, phrase_pairs
 from lodestone.training.translations import translations_by
 from lodestone.training.trust import ScoredQueries, fit_space_weights, fuse, sure_pictures, trust_of
+from lodestone_eval.estimates import bootstrap
+from lodestone_eval.splits import split_by_hash
 
 BATCH = 16
 DEFAULT = "ConSE + bridge, one rule"

@@ -30,15 +30,16 @@ from benchmarks.learning.quality import Collection, Data, read_data, read_table,
 from lodestone.backbones.base import BackboneOutputs
 from lodestone.catalog.records import TagRecord
 from lodestone.config.profiles import find_profile
-from lodestone.evaluation.metrics import bootstrap, first_ranks
-from lodestone.evaluation.splits import split_by_hash
 from lodestone.models.cache import ModelCache
 from lodestone.models.context import ModelContext
 from lodestone.query.weighting.fitted import SpaceWeights
 from lodestone.query.words.checker import QueryChecker
 from lodestone.query.words.language import foreign_language
+from lodestone.retrieval.metrics import first_ranks
 from lodestone.spaces.bridge_weights import BridgeWeights
 from lodestone.training.trust import fuse
+from lodestone_eval.estimates import bootstrap
+from lodestone_eval.splits import split_by_hash
 
 _WORD = re.compile(r"[A-Za-z]{3,}")
 _TRUE_WORDS = Path(__file__).parents[1] / "data" / "true_words.txt"

@@ -2,7 +2,7 @@
 
 The benchmark trains bridges without the photos of a topic, and on the photos of one topic alone; then it asks for what each
 bridge was not trained on. It reports R@10 by the share of label matching (constant), and by the rule without and with its term
-for unfamiliar words. Only photos of the training and validation parts are used (`lodestone.evaluation.splits`); the cache is
+for unfamiliar words. Only photos of the training and validation parts are used (`lodestone_eval.splits`); the cache is
 that of `benchmarks.learning.quality`.
 
     python -m benchmarks.learning.strange_topics --captions CAPTIONS.tsv --images DIR --cache DIR
@@ -20,17 +20,17 @@ import numpy as np
 
 from benchmarks.harness import Benchmark, Figure, Report
 from benchmarks.learning.quality import Collection, load, part, read_table, score
-from lodestone.evaluation.metrics import first_ranks
-from lodestone.evaluation.splits import split_by_hash
 from lodestone.models.cache import ModelCache
 from lodestone.models.context import ModelContext
 from lodestone.query.weighting.fitted import SpaceWeights
+from lodestone.retrieval.metrics import first_ranks
 from lodestone.spaces.bridge_weights import BridgeWeights
 from lodestone.spaces.labels import LabelSpace
 from lodestone.text_encoders.registry import make_text_encoder
 from lodestone.training.bridge import train_bridge
 from lodestone.training.classes import class_pairs, class_texts, classifiers
 from lodestone.training.trust import ScoredQueries, fuse
+from lodestone_eval.splits import split_by_hash
 
 TOPICS = {
     "dogs": r"dogs?|pupp(?:y|ies)",

@@ -32,15 +32,13 @@ from lodestone.backbones.base import BackboneOutputs
 from lodestone.catalog.catalog import Catalog
 from lodestone.catalog.use_records import QueryRecord
 from lodestone.config.settings import ModelSettings, TrustSettings
-from lodestone.evaluation.compare import compare_paired, estimate
-from lodestone.evaluation.metrics import first_ranks
-from lodestone.evaluation.splits import split_by_hash
 from lodestone.models.cache import ModelCache
 from lodestone.models.context import ModelContext
 from lodestone.query.weighting.fitted import SpaceWeights
 from lodestone.query.weighting.trust import apply_trust
 from lodestone.query_log.trace import Trace
 from lodestone.retrieval.fusion import FusedList, RankedList, mean_distance
+from lodestone.retrieval.metrics import first_ranks
 from lodestone.retrieval.rescoring import ALL_GUIDES
 from lodestone.spaces.bridge_arrays import BACKBONES
 from lodestone.spaces.bridge_weights import BridgeWeights
@@ -48,6 +46,8 @@ from lodestone.spaces.labels import LabelSpace
 from lodestone.training.bridge import train_bridge
 from lodestone.training.classes import TEMPLATES
 from lodestone.trust.service import TrustService
+from lodestone_eval.compare import compare_paired, estimate
+from lodestone_eval.splits import split_by_hash
 from lodestone_schemas.api import FeedbackRequest
 
 QUERIES: Final = 300

@@ -23,10 +23,10 @@ from numpy.typing import NDArray
 
 from benchmarks.data.captioned import Captioned, load
 from benchmarks.harness import Benchmark, Figure, Report
-from lodestone.evaluation.compare import Paired, compare_paired
-from lodestone.evaluation.metrics import bootstrap
 from lodestone.query.guides.search import FusionSettings
 from lodestone.query.guides.stopping import AGREEMENT, LEAST, PATIENCE, StableTopK
+from lodestone_eval.compare import Paired, compare_paired
+from lodestone_eval.estimates import bootstrap
 
 LEAST_SIMILARITY: Final = 0.5  # least cosine of a guide's caption with the query
 SAMPLE: Final = 256  # pictures, as many as `Calibration` keeps

@@ -52,7 +52,7 @@ GROUPS: dict[str, tuple[str, str]] = {
     "directory": ("lodestone_cli.commands.directory", "app"),
     "train": ("lodestone_cli.commands.train", "app"),
     "models": ("lodestone_cli.commands.models", "app"),
-    "eval": ("lodestone_cli.commands.eval", "app"),
+    "eval": ("lodestone_cli.commands.evaluation.rankings", "app"),
     "tags": ("lodestone_cli.commands.tags", "app"),
     "trust": ("lodestone_cli.commands.trust", "app"),
     "generator": ("lodestone_cli.commands.generator", "app"),

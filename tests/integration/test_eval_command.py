@@ -16,7 +16,7 @@ from tests.support.image_servers import ImageServer, png
 from tests.support.photos import CAT, COFFEE, PERSON, ROCKET, photo
 from tests.support.pictures import write_photos
 
-from lodestone.evaluation import needle_variants
+from lodestone_eval import needle_variants
 
 _SHOWN = {
     "cat.jpg": (CAT, ("a tabby cat", "a cat with whiskers looks at the camera", "the face of a striped cat")),
@@ -145,8 +145,8 @@ def test_a_tagged_picture_counts_as_described(tmp_path: Path) -> None:
     from tests.support.home import open_runtime
 
     from lodestone.catalog.records import TagRecord
-    from lodestone.evaluation.datasets.registry import read_benchmark
-    from lodestone.evaluation.staging import index_set
+    from lodestone_eval.datasets.registry import read_benchmark
+    from lodestone_eval.staging import index_set
 
     LAYOUTS["names"][1](tmp_path / "data")
     evalset = read_benchmark("names", tmp_path / "data")

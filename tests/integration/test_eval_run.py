@@ -11,10 +11,10 @@ from tests.support.home import open_runtime
 
 from lodestone.config.settings import Settings, StoreSettings
 from lodestone.errors import DeadlineExceededError
-from lodestone.evaluation.datasets.registry import read_benchmark
-from lodestone.evaluation.report import EvalReport
-from lodestone.evaluation.run import EvalOptions, evaluate, evaluation_settings
-from lodestone.evaluation.staging import index_set
+from lodestone_eval.datasets.registry import read_benchmark
+from lodestone_eval.report import EvalReport
+from lodestone_eval.run import EvalOptions, evaluate, evaluation_settings
+from lodestone_eval.staging import index_set
 from lodestone_schemas.api import GateDecision, Hit, SearchRequest, SearchResponse
 
 Rank = Callable[[SearchRequest], Sequence[str]]

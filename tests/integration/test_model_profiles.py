@@ -19,11 +19,11 @@ from lodestone.config.engines import EngineSettings
 from lodestone.config.profiles import PROFILES, Profile
 from lodestone.config.settings import IndexSettings, ModelSettings, QuerySettings, Settings, StoreSettings
 from lodestone.errors import ModelUnavailableError
-from lodestone.evaluation.needle_engines import NeedleEngines
-from lodestone.evaluation.needle_variants import NeedleVariant
 from lodestone.home.runtime import Runtime
 from lodestone.indexing.run.index_run import index_paths
 from lodestone.indexing.run.report import IndexRequest
+from lodestone_eval.needle_engines import NeedleEngines
+from lodestone_eval.needle_variants import NeedleVariant
 from lodestone_schemas.api import SearchOptions, SearchRequest
 from lodestone_schemas.collections import HnswSpec
 

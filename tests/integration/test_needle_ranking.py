@@ -10,13 +10,13 @@ import pytest
 from tests.support.collection import PROFILE, Collection, fillers, load_models, photos
 from tests.support.photos import CAT, COFFEE, ROCKET
 
-from lodestone.evaluation.needle_engines import JudgedSystem, NeedleTrust
 from lodestone.generators.base import Generator, Guide, GuideRequest
 from lodestone.query.contracts import EqualWeights
 from lodestone.query.engine import QueryEngine
 from lodestone.query.guides.captions import CaptionRule
 from lodestone.query.guides.search import GUIDES_ALONE
 from lodestone.query.learned_stages import LearnedModels
+from lodestone_eval.needle_engines import JudgedSystem, NeedleTrust
 from lodestone_schemas.api import SearchRequest
 
 SPACES = ("labels", "labels0")

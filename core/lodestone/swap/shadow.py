@@ -19,10 +19,10 @@ import numpy as np
 
 from lodestone.catalog.unsettled_swaps import unsettled_swaps
 from lodestone.errors import LodestoneError, NotFoundError
-from lodestone.evaluation.metrics import average_precision, recall_at, reciprocal_rank
 from lodestone.home.space_definitions import projection_of
 from lodestone.home.space_standby import SwapVersions, has_versions
 from lodestone.query_log.trace import Trace
+from lodestone.retrieval.metrics import average_precision, recall_at, reciprocal_rank
 from lodestone.store.base import VectorQuery
 from lodestone_schemas.api import SearchRequest, SearchResponse
 

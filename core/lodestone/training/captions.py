@@ -19,8 +19,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lodestone.backbones.base import BackboneOutputs
-from lodestone.evaluation.metrics import first_ranks
 from lodestone.indexing.progress import Meter, Progress, RunStage, silent
+from lodestone.retrieval.metrics import first_ranks
 from lodestone.spaces.bridge_arrays import Array, BridgeInputs
 from lodestone.spaces.bridge_weights import BridgeWeights
 from lodestone.training.bridge import BridgeSettings, TrainingReport, steps_of, train_bridge

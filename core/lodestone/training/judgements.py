@@ -17,10 +17,10 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from lodestone.errors import InvalidRequestError, LodestoneError
-from lodestone.evaluation.metrics import average_precision
 from lodestone.query.gate import Method, features
 from lodestone.query_log.trace import Trace, load_trace
 from lodestone.retrieval.fusion import TEXT_GUIDE, find_fusion
+from lodestone.retrieval.metrics import average_precision
 from lodestone.sources.uris import name_of
 from lodestone.spaces.names import CAPTIONS
 from lodestone.text_encoders.text import normalise_query

@@ -16,8 +16,8 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from lodestone.evaluation.metrics import first_ranks
 from lodestone.query.weighting.fitted import SpaceWeights
+from lodestone.retrieval.metrics import first_ranks
 from lodestone.spaces.bridge_arrays import Array
 from lodestone.spaces.names import BRIDGE, LABELS
 

@@ -14,8 +14,8 @@ from benchmarks.learning.presence_data import absent_queries
 from benchmarks.learning.quality import Collection
 
 from lodestone.backbones.base import BackboneOutputs, OutputKey
-from lodestone.evaluation.splits import split_by_hash
 from lodestone.query.presence import PresenceModel, SignTerm
+from lodestone_eval.splits import split_by_hash
 
 ROW = OutputKey("efficientnet-lite0", "features")
 FILES = [f"{number}.jpg" for number in range(60)]

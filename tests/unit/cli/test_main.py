@@ -152,7 +152,7 @@ def test_a_shell_completes_commands_and_options_and_nothing_slow_is_loaded(
     loaded = {line.rpartition("|")[2].strip() for line in done.stderr.splitlines()}
     assert done.stdout.split() == completed
     assert "typer" in loaded
-    assert not loaded & {"sqlalchemy", "numpy", "httpx", "torch", "ray", "lodestone_cli.commands.eval"}
+    assert not loaded & {"sqlalchemy", "numpy", "httpx", "torch", "ray", "lodestone_cli.commands.evaluation.rankings"}
 
 
 @pytest.mark.parametrize(

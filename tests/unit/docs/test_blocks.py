@@ -122,7 +122,7 @@ def test_programs_of_the_checkout_that_the_text_names_exist(page: Path) -> None:
     assert [name for name in files if not (ROOT / name).exists()] == []
 
 
-@pytest.mark.parametrize("folder", ["benchmarks", "core", "jobs", "scripts", "serve"])
+@pytest.mark.parametrize("folder", ["benchmarks", "core", "evaluation", "jobs", "scripts", "serve"])
 def test_programs_of_the_checkout_that_the_code_names_exist(folder: str) -> None:
     """A program says in its own text how it is called, and settings say which benchmark chose them."""
     missing = []

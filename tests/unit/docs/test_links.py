@@ -80,7 +80,20 @@ def _on_its_own(folder: Path, text: str) -> list[str]:
 
 
 def test_paths_of_pages_in_code_and_messages_exist() -> None:
-    folders = ("schemas", "client", "core", "jobs", "serve", "cli", "web", "scripts", "benchmarks", "monitoring", "deploy")
+    folders = (
+        "schemas",
+        "client",
+        "core",
+        "evaluation",
+        "jobs",
+        "serve",
+        "cli",
+        "web",
+        "scripts",
+        "benchmarks",
+        "monitoring",
+        "deploy",
+    )
     suffixes = {".py", ".js", ".html", ".yaml", ".yml", ".toml", ".sh", ".md"}
     files = [path for folder in folders for path in sorted((ROOT / folder).rglob("*")) if path.suffix in suffixes]
     named = [(path, name) for path in files for name in re.findall(r"\bdocs/[\w./-]+\.md\b", path.read_text(encoding="utf-8"))]

@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import ast
+import re
+import subprocess
+import sys
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -12,6 +16,7 @@ NO_HOSTS = {"ray", "fastapi", "starlette", "typer"}
 FORBIDDEN = {
     "lodestone_schemas": NO_HOSTS,
     "lodestone": NO_HOSTS,
+    "lodestone_eval": NO_HOSTS,
     "lodestone_client": NO_HOSTS | {"torch", "numpy", "tenacity", "pyarrow"},
 }
 
@@ -56,6 +61,43 @@ def test_the_page_on_the_architecture_shows_the_levels() -> None:
     page = levels.PAGE.read_text("utf-8")
 
     assert levels.page_with_table(page) == page, "run python -m scripts.levels --write"
+
+
+def test_only_the_commands_of_evaluations_import_their_package(modules: dict[str, levels.Module]) -> None:
+    importers = {name for name, module in modules.items() if "lodestone_eval" in _tops(module.path)}
+    outside = {name for name in importers if name.partition(".")[0] != "lodestone_eval"}
+
+    assert outside
+    assert {name for name in outside if not name.startswith("lodestone_cli.commands.evaluation.")} == set()
+
+
+def test_no_other_command_loads_what_evaluates() -> None:
+    script = (
+        "import importlib, sys; from lodestone_cli.main import COMMANDS, GROUPS\n"
+        "names = {module for name, (module, _) in (COMMANDS | GROUPS).items() if name != 'eval'}\n"
+        "for name in sorted(names): importlib.import_module(name)\n"
+        "print(len(names), *sorted(name for name in sys.modules if name.startswith('lodestone_eval')))"
+    )
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
+
+    assert done.returncode == 0, done.stderr
+    count, *loaded = done.stdout.split()
+    assert int(count) > 20
+    assert loaded == []
+
+
+def test_every_component_is_in_the_wheel_the_image_and_the_type_check() -> None:
+    project = tomllib.loads((levels.ROOT / "pyproject.toml").read_text("utf-8"))["tool"]
+    ours = {folder for folder in levels.DISTRIBUTIONS.values() if folder != "client"}
+    image = re.search(r"mkdir --parents ((?:\w+ )+)client/", (levels.ROOT / "deploy" / "Dockerfile").read_text("utf-8"))
+    context = {line.removeprefix("!") for line in (levels.ROOT / ".dockerignore").read_text("utf-8").splitlines()}
+
+    assert image is not None
+    assert set(project["setuptools"]["packages"]["find"]["where"]) == ours == set(image[1].split())
+    assert ours < context
+    assert set(project["mypy"]["packages"]) == set(levels.DISTRIBUTIONS)
+    assert set(project["mypy"]["mypy_path"]) == set(levels.DISTRIBUTIONS.values())
+    assert set(levels.DISTRIBUTIONS.values()) < set(project["ruff"]["src"])
 
 
 def test_only_our_own_names_are_installed() -> None:

@@ -12,7 +12,9 @@ import pytest
 ROOT = Path(__file__).parents[3]
 FEWEST_WORDS = 4
 # Folder -> the fewest words of a docstring there; those of tests may be short, and are no questions either.
-FOLDERS = dict.fromkeys(("client", "core", "jobs", "serve", "cli", "benchmarks", "scripts", "monitoring"), FEWEST_WORDS)
+FOLDERS = dict.fromkeys(
+    ("client", "core", "evaluation", "jobs", "serve", "cli", "benchmarks", "scripts", "monitoring"), FEWEST_WORDS
+)
 FOLDERS["tests"] = 0
 
 

@@ -1,0 +1,1 @@
+"""Commands `lodestone eval …`, the only ones that import `lodestone_eval`."""

@@ -1,1 +1,0 @@
-"""Metrics, splits and runners that measure quality."""

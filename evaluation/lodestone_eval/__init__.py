@@ -1,0 +1,1 @@
+"""Measurement of search quality: readers of benchmarks, runners, metrics and reports."""
