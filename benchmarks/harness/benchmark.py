@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -25,7 +26,7 @@ class Benchmark:
     """Declaration of one benchmark: what it measures, and how it is run.
 
     Attributes:
-        name: Short name, as in `python -m benchmarks.NAME` and in `floors.toml`.
+        name: Short name, as in `benchmarks.registry` and in `floors.toml`.
         about: What is measured and how; the module's docstring.
         figures: The figures that it can record.
         measure: Measures and records. Returns the exit code, if it is not 0: an answer was wrong, a request was lost.
@@ -46,7 +47,7 @@ class Benchmark:
     def parser(self) -> argparse.ArgumentParser:
         """Return the parser of the command line: the benchmark's own options and those of every benchmark."""
         parser = argparse.ArgumentParser(
-            prog=f"python -m benchmarks.{self.name}",
+            prog=f"python -m {_module_of(self.measure)}",
             description=self.about,
             formatter_class=argparse.RawDescriptionHelpFormatter,
         )
@@ -82,3 +83,9 @@ class Benchmark:
             put(options.write, report.section, report.as_text(verdicts))
         missed = any(not verdict.held and not verdict.floor.is_goal for verdict in verdicts)
         return code or (1 if options.enforce and missed else 0)
+
+
+def _module_of(function: Measure) -> str:
+    """Return the dotted name of the function's module, also where Python runs that module."""
+    specification = sys.modules["__main__"].__spec__ if function.__module__ == "__main__" else None
+    return function.__module__ if specification is None else specification.name

@@ -26,7 +26,7 @@ NOT_RUN: Final[dict[str, str]] = {
     r" docker\b": "needs Docker and minutes to build an image",
     r" (pip|git clone|python -m venv|\. \.venv)\b| \. \.venv": "installs packages",
     r" make\b": "builds, installs or measures for minutes",
-    r" python -m benchmarks\b": "measures for minutes",
+    r" python -m (benchmarks|research)\b": "measures for minutes",
     r" createdb\b|db\.example": "needs a PostgreSQL server",
     r" promtool\b|fetch_promtool": "needs promtool, which other tests fetch",
     r" lodestone (serve|serve --open|serve --config .*|watch)$": "runs until stopped; a service is there already",

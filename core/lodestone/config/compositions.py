@@ -37,7 +37,7 @@ _KEPT: Final = 0.5  # a fused index stays while there are this share of `FUSED_F
 Rule = Literal["sum", "product", "harris"]
 TargetVector = Literal["own", "composed", "guide"]
 DEFAULT_STRENGTH: Final = 0.6
-DEFAULT_RULE: Final[Rule] = "product"  # it measures best (benchmarks/learning/composed.py)
+DEFAULT_RULE: Final[Rule] = "product"  # it measures best (research/studies/composed.py)
 
 CAPTIONS_SPACE: Final = "captions"  # `lodestone.spaces.names` is above this package
 _NAME: Final = r"^[a-z0-9][a-z0-9_-]{0,39}$"

@@ -6,7 +6,7 @@ to a class name and to what the bridge was taught, and what captions say. No spa
 in label matching is low, and a bare name's in the bridge.
 
 A logistic model joins the signs. It is fitted on queries whose pictures are in a collection and queries whose pictures are not
-(benchmarks/learning/presence.py), and holds for the spaces and models that it was fitted with. There is one file for a profile,
+(research/fits/presence.py), and holds for the spaces and models that it was fitted with. There is one file for a profile,
 and profiles without one have no confidence.
 """
 

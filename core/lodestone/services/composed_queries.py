@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 
 USUAL: Final[Mapping[str, float]] = {WORDS: 0.8, PICTURE: 1.0, WITHOUT: 0.5, UNLIKE: 0.5}
 """Weight of all parts of a kind together, where the request gives none: parts of one kind share it. That of words beside a
-picture was chosen on validation data (benchmarks/learning/composed.py)."""
+picture was chosen on validation data (research/studies/composed.py)."""
 
 EVEN: Final[Mapping[str, float]] = {WORDS: 1.0, PICTURE: 1.0, WITHOUT: 0.5, UNLIKE: 0.5}
 """The same where the composition has set or learnt weights, which say how much words and pictures count."""

@@ -2,7 +2,8 @@
 
 Scores are weighted means of similarities in units of their spread, so that they mean the same in every collection and for every
 set of spaces. The evidence is how high a picture scores, how far ahead of the next one, how far behind the best, how far above
-the tenth, and how much weight the guides had. training/confidence.py fits the model on queries whose right answers are known.
+the tenth, and how much weight the guides had. research/fits/tag_confidence.py fits the model on queries whose right answers are
+known.
 """
 
 from __future__ import annotations

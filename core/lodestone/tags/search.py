@@ -24,7 +24,7 @@ from lodestone.tags.terms import LiteralQuery, literal_query, query_vector
 
 LEAST: Final = 0.4  # share of the query's words
 POWER: Final = 3.0
-FEW: Final = 40  # pictures whose captions hold the one word of a query, at most; benchmarks/learning/caption_words.py chose it
+FEW: Final = 40  # pictures whose captions hold the one word of a query, at most; research/studies/caption_words.py chose it
 # Weight of the list, where the spaces' weights sum to 1 and their scores are in units of their spread; fitted in those units.
 WEIGHT: Final = 1.0
 

@@ -31,7 +31,7 @@ REHEARSED: Final = 4096  # pairs drawn from a bridge's rehearsal
 
 @dataclass(frozen=True, slots=True)
 class PriorSettings:
-    """Holds the settings of fitting a prior, chosen on the validation part (benchmarks/learning/prior.py).
+    """Holds the settings of fitting a prior, chosen on the validation part (research/fits/prior.py).
 
     Attributes:
         penalty: The ridge's penalty: the number of pairs of unit variance that the assumption of no relation counts as.

@@ -17,6 +17,9 @@ from benchmarks.registry import BENCHMARKS, benchmark_named
 from benchmarks.run import Outcome, parts
 
 FOLDER = Path(benchmarks.__file__).parent
+RESEARCH = FOLDER.parent / "research"
+FOLDERS = (*(FOLDER / subject for subject in benchmarks.SUBJECTS), RESEARCH / "fits", RESEARCH / "studies")
+MODULES = [path for folder in FOLDERS for path in folder.glob("*.py")]
 
 # One process for all: most of the time goes into imports that they share.
 _HELP = """
@@ -50,15 +53,17 @@ def test_every_benchmark_has_the_options_that_it_is_run_with(tmp_path: Path) -> 
             assert option in texts[part.module], f"{part.module} has no {option}"
 
 
-def test_a_benchmark_runs_by_its_short_name() -> None:
-    assert "--pictures" in _helps(["benchmarks.decode"])["benchmarks.decode"]
+def test_a_benchmark_runs_by_its_short_name_and_says_how_it_was_called() -> None:
+    modules = ["benchmarks.decode", "benchmarks.indexing.decode", "research.studies.duplicates"]
+    for module, text in _helps(modules).items():
+        assert text.startswith(f"usage: python -m {module} [")
+    assert "--pictures" in _helps(modules[:1])["benchmarks.decode"]
 
 
 def test_the_table_of_benchmarks_is_complete_and_every_name_is_its_own() -> None:
     declared = {
         path.stem: ".".join(path.relative_to(FOLDER.parent).with_suffix("").parts)
-        for subject in benchmarks.SUBJECTS
-        for path in (FOLDER / subject).glob("*.py")
+        for path in MODULES
         if any(
             isinstance(node, ast.Assign)
             and any(isinstance(target, ast.Name) and target.id == "BENCHMARK" for target in node.targets)
@@ -66,8 +71,7 @@ def test_the_table_of_benchmarks_is_complete_and_every_name_is_its_own() -> None
         )
     }
     assert declared == BENCHMARKS
-    modules = [path.stem for subject in benchmarks.SUBJECTS for path in (FOLDER / subject).glob("*.py")]
-    names = [name for name in modules if name != "__init__"]
+    names = [path.stem for path in MODULES if path.stem != "__init__"]
     assert len(names) == len(set(names)), "short names need modules of different names"
     assert not {path.stem for path in FOLDER.iterdir()} & set(names)
 

@@ -95,7 +95,13 @@ def test_files_modules_and_targets_of_the_checkout_exist(statement: Statement) -
     for words in calls(statement.text, "make"):
         assert {word for word in words if "=" not in word and not word.startswith("-")} <= targets
     for words in (*calls(statement.text, "python"), *calls(statement.text, "python3")):
-        if words[0] == "-m" and words[1].partition(".")[0] in {"scripts", "benchmarks", "monitoring", "lodestone_serve"}:
+        if words[0] == "-m" and words[1].partition(".")[0] in {
+            "scripts",
+            "benchmarks",
+            "research",
+            "monitoring",
+            "lodestone_serve",
+        }:
             assert module_exists(words[1].removesuffix(".*")), words
         elif words[0].endswith(".py") and not words[0].startswith("/"):
             assert (ROOT / words[0]).exists(), words
@@ -116,13 +122,13 @@ def module_exists(name: str) -> bool:
 @pytest.mark.parametrize("page", pages(), ids=name_of)
 def test_programs_of_the_checkout_that_the_text_names_exist(page: Path) -> None:
     text = page.read_text("utf-8") if page.name != "CHANGELOG.md" else ""
-    modules = re.findall(r"`(?:python -m )?((?:benchmarks|scripts|monitoring)(?:\.[a-z_0-9]+)+)(?=[ `])", text)
-    files = re.findall(r"`((?:benchmarks|scripts|monitoring|tests|deploy)/[\w/.-]+\.(?:py|sh))`", text)
+    modules = re.findall(r"`(?:python -m )?((?:benchmarks|research|scripts|monitoring)(?:\.[a-z_0-9]+)+)(?=[ `])", text)
+    files = re.findall(r"`((?:benchmarks|research|scripts|monitoring|tests|deploy)/[\w/.-]+\.(?:py|sh))`", text)
     assert [name for name in modules if not module_exists(name)] == []
     assert [name for name in files if not (ROOT / name).exists()] == []
 
 
-@pytest.mark.parametrize("folder", ["benchmarks", "core", "evaluation", "jobs", "scripts", "serve"])
+@pytest.mark.parametrize("folder", ["benchmarks", "core", "evaluation", "jobs", "research", "scripts", "serve"])
 def test_programs_of_the_checkout_that_the_code_names_exist(folder: str) -> None:
     """A program says in its own text how it is called, and settings say which benchmark chose them."""
     missing = []
@@ -130,11 +136,13 @@ def test_programs_of_the_checkout_that_the_code_names_exist(folder: str) -> None
         text = path.read_text("utf-8")
         missing += [
             f"{path}: {name}"
-            for name in re.findall(r"python -m (benchmarks(?:\.[a-z_0-9]+)+)", text)
+            for name in re.findall(r"python -m ((?:benchmarks|research)(?:\.[a-z_0-9]+)+)", text)
             if not module_exists(name)
         ]
         missing += [
-            f"{path}: {name}" for name in re.findall(r"(?<![\w/])benchmarks/[\w/]+\.py", text) if not (ROOT / name).exists()
+            f"{path}: {name}"
+            for name in re.findall(r"(?<![\w/])(?:benchmarks|research)/[\w/]+\.py", text)
+            if not (ROOT / name).exists()
         ]
     assert missing == []
 

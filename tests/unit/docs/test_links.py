@@ -91,6 +91,7 @@ def test_paths_of_pages_in_code_and_messages_exist() -> None:
         "web",
         "scripts",
         "benchmarks",
+        "research",
         "monitoring",
         "deploy",
     )

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[3]
-FOLDERS = ("client", "core", "evaluation", "jobs", "serve", "cli", "benchmarks", "scripts", "monitoring")
+FOLDERS = ("client", "core", "evaluation", "jobs", "serve", "cli", "benchmarks", "research", "scripts", "monitoring")
 # A module of a project that ours is compared with, by its path there; and one that users may have.
 ELSEWHERE = frozenset({"backend/initialize.py", "lodestone.py"})
 _MODULE = re.compile(r"(?<![\w./-])(?:\w+/)*\w+\.py\b")

@@ -86,6 +86,12 @@ def test_no_other_command_loads_what_evaluates() -> None:
     assert loaded == []
 
 
+def test_nothing_that_is_installed_imports_what_is_not(modules: dict[str, levels.Module]) -> None:
+    beside = {"benchmarks", "monitoring", "research", "scripts", "tests"}
+
+    assert {name for name, module in modules.items() if _tops(module.path) & beside} == set()
+
+
 def test_every_component_is_in_the_wheel_the_image_and_the_type_check() -> None:
     project = tomllib.loads((levels.ROOT / "pyproject.toml").read_text("utf-8"))["tool"]
     ours = {folder for folder in levels.DISTRIBUTIONS.values() if folder != "client"}

@@ -13,7 +13,7 @@ ROOT = Path(__file__).parents[3]
 FEWEST_WORDS = 4
 # Folder -> the fewest words of a docstring there; those of tests may be short, and are no questions either.
 FOLDERS = dict.fromkeys(
-    ("client", "core", "evaluation", "jobs", "serve", "cli", "benchmarks", "scripts", "monitoring"), FEWEST_WORDS
+    ("client", "core", "evaluation", "jobs", "serve", "cli", "benchmarks", "research", "scripts", "monitoring"), FEWEST_WORDS
 )
 FOLDERS["tests"] = 0
 

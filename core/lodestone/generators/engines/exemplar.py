@@ -28,7 +28,7 @@ from lodestone.spaces.names import CAPTIONS, TAGS
 from lodestone.store.algebra import by_owner
 from lodestone.store.base import Neighbours, VectorQuery, VectorStore
 
-LEAST_SIMILARITY: Final = 0.6  # benchmarks/learning/exemplars.py
+LEAST_SIMILARITY: Final = 0.6  # research/studies/exemplars.py
 LEAST_TAG: Final = 0.6**3  # score of tags that hold three of five words: fewer may leave out what the query is about
 TAG_WEIGHT: Final = 0.5  # weight of a tag that matches the whole query: as that of a caption with similarity .8
 _CAPTIONS_A_PICTURE: Final = 5  # captions fetched per picture at first

@@ -23,7 +23,7 @@ from lodestone.generators.base import Generator, Guide, GuideRequest
 from lodestone.generators.engines.prior_weights import PriorWeights, SpacePrior
 
 KIND: Final = "prior"  # kind of the learned artifact
-WEIGHT: Final = 0.02  # per guide: ten count .1 of the words, the largest weight without loss (benchmarks/learning/exemplars.py)
+WEIGHT: Final = 0.02  # per guide: ten count .1 of the words, the largest weight without loss (research/studies/exemplars.py)
 _NO_SPACES: Final = frozenset({"captions", "tags"})  # collections that hold no pictures' vectors
 _log = logging.getLogger(__name__)
 

@@ -26,11 +26,11 @@ from lodestone.retrieval.rescoring import ListSearch
 from lodestone.spaces.names import CAPTIONS, LABELS
 
 CAPTION_SHARE: Final = 0.6
-"""Share of a part in words that is decided by captions, where there are any (benchmarks/learning/composed.py)."""
+"""Share of a part in words that is decided by captions, where there are any (research/studies/composed.py)."""
 
 PICTURE_TRUST: Final[Mapping[str, float]] = {LABELS: 1 / 3}
 """Space -> how much it counts for pictures beside others, which count 1: labels tell pictures of one kind of thing apart less
-(benchmarks/learning/composed.py)."""
+(research/studies/composed.py)."""
 
 Standings = Mapping[tuple[str, str], Standing]
 """(Part, space) -> the part's similarity with ordinary pictures there."""

@@ -12,7 +12,7 @@ needs to fit better, and what it leaves out means little. A picture counts by it
 
 The picture that the words alone put first gets the benefit of the doubt (`doubt`) where nobody described it: otherwise a
 described picture that merely looks like it takes its place. Fitted on 500 validation and 1,500 training pictures, with full
-descriptions and with titles (benchmarks/learning/exemplars.py).
+descriptions and with titles (research/studies/exemplars.py).
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ _UNKNOWN: Final[tuple[None, int]] = (None, 0)
 
 @dataclass(frozen=True, slots=True)
 class CaptionRule:
-    """Fitted numbers of the evidence (benchmarks/learning/exemplars.py).
+    """Fitted numbers of the evidence (research/studies/exemplars.py).
 
     `neutral` was chosen so that pictures without captions lose no average precision.
 

@@ -18,7 +18,7 @@ GuideVectors = dict[str, NDArray[np.float32]]
 
 @dataclass(frozen=True, slots=True)
 class FusionSettings:
-    """Fitted numbers of the fusion of guides (benchmarks/learning/exemplars.py).
+    """Fitted numbers of the fusion of guides (research/studies/exemplars.py).
 
     Attributes:
         guide_weight: What all guides together count at most, the query's own words counting 1.

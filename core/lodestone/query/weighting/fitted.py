@@ -5,7 +5,7 @@ Two signs show that label matching deserves trust: the words are close to a clas
 never showed). Either one raises its share along a sigmoid, up to a ceiling. Words that are nothing but a class name ("owl",
 "a photo of an owl") get mostly label matching, if some picture matches them. The bridge has the rest, and any further space
 counts as much as these two together. Scores of different spaces are made comparable by their scale. The parameters are fitted
-on validation data (training/trust.py) and travel in the bridge's file.
+on validation data (research/fits/space_weights.py) and travel in the bridge's file.
 
 Use: `final(picture) = sum over spaces of weights[s] * score_s(picture) / scale(s)` over the union of the spaces' candidates.
 """

@@ -1,0 +1,1 @@
+"""Fits of the weights that ship, and the measurement of what was fitted."""
