@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
-from lodestone.catalog.catalog import Catalog
-from lodestone.catalog.records import Root
 from lodestone.errors import InvalidRequestError, UnknownNameError
+
+if TYPE_CHECKING:
+    from lodestone.catalog.catalog import Catalog
+    from lodestone.catalog.records import Root
 
 _CORPORA: Final = 10_000
 

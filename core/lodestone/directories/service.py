@@ -15,10 +15,6 @@ from lodestone.catalog.records import ImageState, Root
 from lodestone.directories.naming import corpus_names
 from lodestone.errors import InvalidRequestError, NotFoundError
 from lodestone.files.urls import bare_of
-from lodestone.indexing.scan import mounts
-from lodestone.indexing.scan.mounts import Mounts
-from lodestone.indexing.scan.moved_roots import follow_candidate
-from lodestone.indexing.scan.scan_scopes import Candidate
 from lodestone.paging import decode_cursor, encode_cursor
 from lodestone.sources.exclusion import parsed
 from lodestone_schemas.directories import DirectoryChange, DirectoryInfo, DirectoryPage
@@ -66,7 +62,11 @@ class DirectoryService:
             folder, [root for root in self._catalog.roots(corpus_record.corpus_id) if root.kind == FOLDER], corpus
         )
         if boundaries is not None:
-            disks = Mounts(self._home.path / mounts.NAME)
+            from lodestone.indexing.scan import mounts
+            from lodestone.indexing.scan.moved_roots import follow_candidate
+            from lodestone.indexing.scan.scan_scopes import Candidate
+
+            disks = mounts.Mounts(self._home.path / mounts.NAME)
             follow_candidate(
                 Candidate(folder, is_file=False), self._catalog, corpus_record, boundaries=boundaries, mounts=disks
             )

@@ -18,6 +18,12 @@ PICTURE: Final = "picture"
 WITHOUT: Final = "without"
 UNLIKE: Final = "unlike"
 
+OWN: Final = ":own"
+"""Ending of the guide under which a record keeps a picture's own vector, at weight 0, for refinements of the query."""
+
+EDITED_SIDE: Final = 1_024
+"""Pixels of the longer side of a picture that is edited, at most: no engine that ships draws larger ones."""
+
 
 @dataclass(frozen=True, slots=True)
 class Part:

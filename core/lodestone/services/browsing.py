@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from lodestone.catalog.pictures.browsing import PictureFilter
+from lodestone.catalog.pictures.dated import PictureFilter
 from lodestone.errors import InvalidRequestError
 from lodestone.store.base import Between, Condition, Filter, MatchAny
 

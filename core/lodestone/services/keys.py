@@ -6,7 +6,6 @@ from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Final
 
 from lodestone.access.caller import Caller
-from lodestone.access.key_cache import KeyStore
 from lodestone.access.keys import ApiKey
 from lodestone.errors import UnknownNameError
 from lodestone.paging import PageRequest
@@ -14,6 +13,7 @@ from lodestone.services.limits import need_whole_home
 from lodestone_schemas.access import KeyCreated, KeyInfo, KeyPage, KeyRequest, KeyRotation
 
 if TYPE_CHECKING:
+    from lodestone.access.key_cache import KeyStore
     from lodestone.services.sessions.session import HomeSession
 
 _LISTED: Final = 50  # corpora that a hint names

@@ -8,8 +8,6 @@ from dataclasses import asdict
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
-import structlog
-
 from lodestone.access.caller import Caller
 from lodestone.errors import LodestoneError
 from lodestone.indexing.progress import Progress, ProgressEvent, RunStage
@@ -22,10 +20,11 @@ from lodestone_schemas.service import ServiceStatus
 from lodestone_schemas.swaps import ShadowRequest, ShadowResult
 
 if TYPE_CHECKING:
+    import structlog
+
     from lodestone.services.sessions.session import HomeSession
 
 _CORPORA: Final = 100_000
-_log = structlog.get_logger("lodestone.serve")
 
 
 class OperationUseCases:
@@ -170,10 +169,10 @@ class OperationUseCases:
             async with self._session.changing:
                 result = await work(report)
         except LodestoneError as error:
-            _log.warning("sync failed", code=error.code, detail=error.message, run_id=run_id)
+            _log().warning("sync failed", code=error.code, detail=error.message, run_id=run_id)
             steps.put_nowait(error)
         except Exception as error:  # noqa: BLE001 - raised to the reader, and the log has everything
-            _log.exception("sync failed unexpectedly", run_id=run_id)
+            _log().exception("sync failed unexpectedly", run_id=run_id)
             steps.put_nowait(error)
         else:
             # Behind the reports of the work's thread, which are queued in the loop.
@@ -182,3 +181,11 @@ class OperationUseCases:
 
 def _count(report: Progress, corpus: str, done: int, total: int) -> None:
     report(ProgressEvent(RunStage.ASK, detail=corpus, done=done, total=total))
+
+
+def _log() -> structlog.stdlib.BoundLogger:
+    """Return the service's log. It is imported here because structlog is slow to import, and most processes sync nothing."""
+    import structlog
+
+    logger: structlog.stdlib.BoundLogger = structlog.get_logger("lodestone.serve")
+    return logger

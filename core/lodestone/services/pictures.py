@@ -14,7 +14,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 from lodestone.access.caller import Caller
-from lodestone.catalog.pictures.browsing import DatedPlace, local_seconds
+from lodestone.catalog.pictures.dated import DatedPlace, local_seconds
 from lodestone.catalog.pictures.taken import taken_local
 from lodestone.catalog.records import CaptionRecord, ImageRecord, ImageState, Root
 from lodestone.errors import InvalidRequestError, NotFoundError, PictureNotReadyError

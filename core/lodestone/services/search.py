@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Final, cast
 from lodestone.access.caller import Caller
 from lodestone.access.visibility import EVERYTHING
 from lodestone.errors import DeadlineExceededError, ImageError, ImageTooLargeError, InvalidRequestError
-from lodestone.query.composing.targets import EDITED_SIDE
+from lodestone.query.parts import EDITED_SIDE
 from lodestone.query.request_context import NOW, RequestContext
 from lodestone.query.requested_sets import ranking_members, with_sets
 from lodestone.query.tree import Query

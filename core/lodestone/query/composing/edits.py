@@ -23,13 +23,13 @@ from lodestone.errors import ConfigurationError, DeadlineExceededError
 from lodestone.generators.base import Guide, GuideRequest, PictureEdit
 from lodestone.generators.pictures import reduced
 from lodestone.query.composing.stage import ComposedStage
-from lodestone.query.composing.targets import EDITED_SIDE, guided_targets
+from lodestone.query.composing.targets import guided_targets
 from lodestone.query.contracts import Encoder, GuideSource, PictureSource, Pixels
 from lodestone.query.first_pass import FirstPass, QueryWeights
 from lodestone.query.guides.outcome import GuideOutcome, GuideVectors
 from lodestone.query.guides.search import embed_guides
 from lodestone.query.leaves import EncodedQuery
-from lodestone.query.parts import Part, editable
+from lodestone.query.parts import EDITED_SIDE, Part, editable
 from lodestone.query.running import RunningQuery
 from lodestone.query.tree import Picture
 

@@ -20,14 +20,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lodestone.query.leaves import EncodedQuery
-from lodestone.query.parts import Part
+from lodestone.query.parts import OWN, Part
 from lodestone.retrieval.rescoring import ListSearch
-
-OWN: Final = ":own"
-"""Ending of the guide under which a record keeps a picture's own vector, at weight 0, for refinements of the query."""
-
-EDITED_SIDE: Final = 1_024
-"""Pixels of the longer side of a picture that is edited, at most: no engine that ships draws larger ones."""
 
 _SHORTEST: Final = 1e-6  # of a sum that has a direction
 

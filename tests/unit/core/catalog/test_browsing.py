@@ -10,7 +10,7 @@ import pytest
 from tests.support.catalogs import make_root, picture
 
 from lodestone.catalog.catalog import Catalog
-from lodestone.catalog.pictures.browsing import DatedPlace, PictureFilter, local_seconds
+from lodestone.catalog.pictures.dated import DatedPlace, PictureFilter, local_seconds
 from lodestone.catalog.records import ImageState, Root
 from lodestone_schemas.dates import seconds_of
 
