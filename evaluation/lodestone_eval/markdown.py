@@ -65,11 +65,6 @@ def to_markdown(report: EvalReport) -> str:
     return "\n".join(lines).rstrip() + "\n"
 
 
-def comparison_markdown(comparisons: Sequence[Comparison]) -> str:
-    """Return comparisons as a Markdown table."""
-    return "\n".join(_comparison_rows(comparisons)) + "\n"
-
-
 def _rows(report: EvalReport, group: str) -> list[str]:
     head = ["configuration", *(TITLES[metric] for metric in report.metrics), "p50 ms", "guides", "simple"]
     rows = [f"| {' | '.join(head)} |", f"|{'---|' * len(head)}"]

@@ -305,14 +305,7 @@ def _findable(evalset: EvalSet, indexed: IndexedSet) -> EvalSet:
     skipped = Counter(evalset.skipped)
     if lost := len(evalset.pictures.keys() - indexed_names):
         skipped["pictures that cannot be used"] += lost
-    queries = tuple(
-        replace(
-            query,
-            relevant=query.relevant & indexed_names,
-            judged=None if query.judged is None else query.judged & indexed_names,
-        )
-        for query in evalset.queries
-    )
+    queries = tuple(query.among(indexed_names) for query in evalset.queries)
     pairs = tuple(pair for pair in evalset.pairs if indexed_names.issuperset(pair.pictures))
     kept = tuple(query for query in queries if query.relevant)
     if unaskable := len(queries) - len(kept) + len(evalset.pairs) - len(pairs):

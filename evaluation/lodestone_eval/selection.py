@@ -86,14 +86,7 @@ def _select_pairs(evalset: EvalSet, selection: QuerySelection) -> EvalSet:
 
 def _limited(evalset: EvalSet, names: Sequence[str]) -> EvalSet:
     kept = frozenset(names)
-    queries = (
-        replace(
-            query,
-            relevant=query.relevant & kept,
-            judged=None if query.judged is None else query.judged & kept,
-        )
-        for query in evalset.queries
-    )
+    queries = (query.among(kept) for query in evalset.queries)
     return replace(
         evalset,
         pictures={name: path for name, path in evalset.pictures.items() if name in kept},

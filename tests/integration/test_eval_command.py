@@ -145,7 +145,7 @@ def test_a_tagged_picture_counts_as_described(tmp_path: Path) -> None:
     from tests.support.home import open_runtime
 
     from lodestone.catalog.records import TagRecord
-    from lodestone_eval.datasets.registry import read_benchmark
+    from lodestone_eval.registry import read_benchmark
     from lodestone_eval.staging import index_set
 
     LAYOUTS["names"][1](tmp_path / "data")

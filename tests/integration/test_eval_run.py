@@ -11,7 +11,7 @@ from tests.support.home import open_runtime
 
 from lodestone.config.settings import Settings, StoreSettings
 from lodestone.errors import DeadlineExceededError
-from lodestone_eval.datasets.registry import read_benchmark
+from lodestone_eval.registry import read_benchmark
 from lodestone_eval.report import EvalReport
 from lodestone_eval.run import EvalOptions, evaluate, evaluation_settings
 from lodestone_eval.staging import index_set

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path, PurePosixPath
 from typing import Any, Final, Literal
@@ -41,6 +41,12 @@ class EvalQuery:
     relevant: frozenset[str]
     judged: frozenset[str] | None = None
     label: str = ""
+
+    def among(self, names: Container[str]) -> EvalQuery:
+        """Return the query with those of its right and its judged pictures that are among these names."""
+        relevant = frozenset(name for name in self.relevant if name in names)
+        judged = None if self.judged is None else frozenset(name for name in self.judged if name in names)
+        return replace(self, relevant=relevant, judged=judged)
 
 
 @dataclass(frozen=True, slots=True)
@@ -255,15 +261,7 @@ def object_set(
 ) -> EvalSet:
     """Return a set whose queries are names of objects; pictures whose files are missing are removed from the queries."""
     existing = present(folder, pictures)
-    kept = [
-        replace(
-            query,
-            relevant=query.relevant & existing.keys(),
-            judged=None if query.judged is None else query.judged & existing.keys(),
-        )
-        for query in queries
-    ]
-    return finish(folder, existing, kept, split=split)
+    return finish(folder, existing, [query.among(existing) for query in queries], split=split)
 
 
 def finish(

@@ -10,7 +10,7 @@ from tests.support.eval_fixtures import LAYOUTS, write_json, write_text
 
 from lodestone.errors import InvalidRequestError, LodestoneError, NotFoundError, UnknownNameError
 from lodestone_eval.datasets.base import EvalSet, safe_name
-from lodestone_eval.datasets.registry import BENCHMARKS, read_benchmark
+from lodestone_eval.registry import BENCHMARKS, read_benchmark
 
 
 def _read(fixture: str, root: Path, split: str | None = None) -> EvalSet:

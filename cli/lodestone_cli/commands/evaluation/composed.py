@@ -24,7 +24,7 @@ from lodestone_cli.commands.evaluation.common import (
 from lodestone_cli.commands.evaluation.composed_tables import print_ann, print_composed
 from lodestone_cli.options import Output, OutputOption, ProfileOption
 from lodestone_cli.progress import shown_counts, shown_wait
-from lodestone_eval.composed.registry import COMPOSED_BENCHMARKS
+from lodestone_eval.registry import COMPOSED_BENCHMARKS
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -95,8 +95,8 @@ def _must(
     with CommandContext(home=home, profile=profile, output=output, purpose="lodestone eval must") as context:
         from lodestone_eval.composed.metrics import depth_of
         from lodestone_eval.composed.must import MustOptions, evaluate_must, submitted_rankings
-        from lodestone_eval.composed.registry import read_composed
         from lodestone_eval.composed.submission import check_submitted, write_submissions
+        from lodestone_eval.registry import read_composed
 
         options = MustOptions(numbers_in(weights, "--weights"), names_in(metrics), candidates, seed)
         depth_of(options.metrics)  # checked before a long run
@@ -235,8 +235,8 @@ def _submission(
     """Check a submission of CIRR or CIRCO as the server would, and measure it where the truth is published."""
     with CommandContext(output=output, purpose="lodestone eval submission") as context:
         from lodestone_eval.composed.answers import report_of
-        from lodestone_eval.composed.registry import read_composed
         from lodestone_eval.composed.submission import check_submitted, read_submission
+        from lodestone_eval.registry import read_composed
 
         check_submitted(benchmark)
         composed = read_composed(benchmark, data, split=split)

@@ -20,7 +20,7 @@ from lodestone_cli.commands.evaluation.common import (
 from lodestone_cli.commands.evaluation.composed import app as composed_app
 from lodestone_cli.options import Output, OutputOption, ProfileOption
 from lodestone_cli.terminal.console import print_table
-from lodestone_eval.datasets.registry import BENCHMARKS
+from lodestone_eval.registry import BENCHMARKS
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -110,7 +110,7 @@ def _evaluate(
 ) -> None:
     name = str(typer_context.info_name)
     with CommandContext(home=home, profile=profile, output=output, purpose="lodestone eval") as context:
-        from lodestone_eval.datasets.registry import read_benchmark
+        from lodestone_eval.registry import read_benchmark
         from lodestone_eval.run import EvalOptions
         from lodestone_eval.selection import QuerySelection, select
 

@@ -12,7 +12,7 @@ from tests.support.eval_fixtures import write_json, write_text
 from lodestone.errors import InvalidRequestError, NotFoundError, UnknownNameError
 from lodestone_eval.composed.answers import ComposedAnswer, evaluate_composed, rank_all
 from lodestone_eval.composed.queries import ComposedQuery
-from lodestone_eval.composed.registry import COMPOSED_BENCHMARKS, read_composed
+from lodestone_eval.registry import COMPOSED_BENCHMARKS, read_composed
 
 
 def _always(order: Sequence[str]) -> ComposedAnswer:

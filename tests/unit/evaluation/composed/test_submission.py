@@ -10,8 +10,8 @@ from tests.support.composed_fixtures import COMPOSED_LAYOUTS
 from lodestone.errors import InvalidRequestError, NotFoundError, UnknownNameError
 from lodestone_eval.composed.answers import rank_all, report_of
 from lodestone_eval.composed.queries import ComposedSet
-from lodestone_eval.composed.registry import read_composed
 from lodestone_eval.composed.submission import read_submission, write_submissions
+from lodestone_eval.registry import read_composed
 
 
 def _read(name: str, root: Path) -> tuple[ComposedSet, list[list[str] | None]]:
