@@ -168,7 +168,7 @@ def edge_loaders(folder: Path, target: SpaceTarget, points: PointBatch) -> Itera
         place.mkdir()
         spec = CollectionSpec(target.collection, target.dim)
         shard = qe.EdgeShard.create(str(place), engine_config(spec))
-        create_field_indexes(shard, spec)
+        create_field_indexes(shard, spec.fields)
         for start in range(0, len(points), CALL_POINTS):
             end = start + CALL_POINTS
             shard.update(

@@ -160,7 +160,7 @@ def measure(options: argparse.Namespace, report: Report) -> None:
         report.record("decision", taken)
         report.record("decision, p95", float(np.percentile(taken, 95)))
         for learner in ("implicit", "implicit and feedback"):
-            rows = [
+            rows: list[tuple[str, ...]] = [
                 ("tags", "when", "tags", "right", "simple", "MAP gate", "MAP text", "simple, same words", "MAP, same words")
             ]
             for seed in range(options.seeds):

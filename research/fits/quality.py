@@ -96,7 +96,7 @@ def cached(cache: Path, key: str, make: Callable[[], dict[str, np.ndarray]]) -> 
     """Return arrays from the cache; make and store them first where they are missing."""
     path = cache / f"{key}.npz"
     if not path.exists():
-        np.savez(path, **make())
+        np.savez(path, allow_pickle=False, **make())
     with np.load(path) as stored:
         return dict(stored)
 
@@ -150,7 +150,7 @@ def part(collection: Collection, rows: np.ndarray) -> Collection:
     selected = np.isin(collection.owner, rows)
     position = np.full(collection.outputs.rows, -1)
     position[rows] = np.arange(len(rows))
-    words = [collection.words[text] for text in np.flatnonzero(selected)] if collection.words else ()
+    words = [collection.words[int(text)] for text in np.flatnonzero(selected)] if collection.words else ()
     return Collection(collection.outputs.take(rows), collection.texts[selected], position[collection.owner[selected]], words)
 
 

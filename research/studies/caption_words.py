@@ -174,7 +174,7 @@ def _answer(bench: Bench, queries: Sequence[str], scores: Sequence[float]) -> An
     every = TagSearch(bench.store, few=ANY_NUMBER)
     held = np.array([len(every.search(query, COLLECTION, limit=DEPTH).named) for query in queries])
     asked = np.flatnonzero(held)  # the rule changes nothing for the others
-    some = [queries[row] for row in asked]
+    some = [queries[int(row)] for row in asked]
 
     def answers(tags: TagSearch | ScoredTags) -> Rankings:
         found = np.full((len(queries), DEPTH), -1)
@@ -198,8 +198,8 @@ def _change(
     after = [metrics(home.bounded(bound, score), judgement) for home in homes]
     cells = []
     for metric in before[0]:
-        values = (np.concatenate([one[metric] for one in answers])[some] for answers in (before, after))
-        paired = compare_paired(*values, groups)
+        first, second = (np.concatenate([one[metric] for one in answers])[some] for answers in (before, after))
+        paired = compare_paired(first, second, groups)
         change = paired.difference
         cells.append(f"{paired.after:.3f}, {change.mean:+.3f} [{change.low:+.3f}, {change.high:+.3f}]")
     return cells

@@ -125,7 +125,7 @@ class Asking:
         words = sorted({query.word for query in queries})
         self._word_vectors = dict(zip(words, bench.text.encode(words), strict=True))
 
-    def composed(self, rule: str, words: float, *, phrase: str = "{}", understood: bool = True) -> np.ndarray:
+    def composed(self, rule: Rule, words: float, *, phrase: str = "{}", understood: bool = True) -> np.ndarray:
         """Return the share of right photos of each query, composed by a rule, with a weight of the words beside 1.
 
         Args:

@@ -107,7 +107,8 @@ def make_tasks(data: Path, cache: Path, *, which: str, queries: int, seed: int =
 def unit(rows: np.ndarray) -> np.ndarray:
     """Return (n, dim) float32 rows of length 1."""
     values = rows.astype(np.float32)
-    return values / np.linalg.norm(values, axis=1, keepdims=True)
+    units: np.ndarray = values / np.linalg.norm(values, axis=1, keepdims=True)
+    return units
 
 
 def _neighbour(rows: np.ndarray, about: np.ndarray, ranks: tuple[int, int], rng: np.random.Generator) -> np.ndarray:

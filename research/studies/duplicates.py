@@ -24,8 +24,9 @@ from benchmarks.harness import Benchmark, Figure, Report
 from numpy.typing import NDArray
 from PIL import Image, ImageEnhance, ImageOps
 
+from lodestone.catalog.pictures.duplicates import NEAR
 from lodestone.config.settings import IndexSettings, Settings
-from lodestone.duplicates.find import DEFAULT_DISTANCE, NEAR, find_duplicates, list_groups
+from lodestone.duplicates.find import DEFAULT_DISTANCE, find_duplicates, list_groups
 from lodestone.duplicates.likeness import ALIKE, Forms, correlation, forms_of
 from lodestone.home.runtime import Runtime
 from lodestone.indexing.run.index_run import index_paths
