@@ -45,12 +45,12 @@ from lodestone.embeddings.tables import meta_table
 from lodestone.files.opening import open_area
 from lodestone.files.tokens import hash_bytes
 from lodestone.imaging.metadata import METADATA_VERSION
-from lodestone.indexing.embed.pipeline_limits import PipelineLimits
 from lodestone.indexing.embed.slice_batches import SliceBatches, SliceBatchLimits
-from lodestone.indexing.embed.slice_pipeline import SlicePipeline
 from lodestone.indexing.embed.slicing import plan_slices
 from lodestone.indexing.heartbeat import Heartbeat
 from lodestone.indexing.progress import silent
+from lodestone.indexing.slices.limits import PipelineLimits
+from lodestone.indexing.slices.pipeline import SlicePipeline
 from lodestone.indexing.tasks import (
     META_PART,
     EmbedSettings,

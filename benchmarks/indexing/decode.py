@@ -28,8 +28,8 @@ from benchmarks.harness.repeat import take_turns
 from lodestone.config.settings import ModelSettings
 from lodestone.files.opening import open_area
 from lodestone.imaging.decode import decode
-from lodestone.indexing.embed.isolation import DecodingChildren
-from lodestone.indexing.embed.preparing import Decode, decoder
+from lodestone.indexing.slices.isolation import DecodingChildren
+from lodestone.indexing.slices.preparing import Decode, decoder
 from lodestone.indexing.tasks import EmbedSettings, SliceRow
 from lodestone.models.hardware import cores
 

@@ -40,12 +40,12 @@ from lodestone.files.area import FileArea, StoredFile
 from lodestone.files.beneath import Enclosure
 from lodestone.files.tokens import hash_bytes
 from lodestone.imaging.metadata import PhotoMetadata
-from lodestone.indexing.embed.picture_inputs import DecodedPicture, PreparedPicture
-from lodestone.indexing.embed.pipeline_limits import PipelineLimits
-from lodestone.indexing.embed.preparing import Content, Decode
-from lodestone.indexing.embed.slice_pipeline import SlicePipeline
-from lodestone.indexing.embed.slice_state import SlicePlan
-from lodestone.indexing.embed.stages import SliceStages
+from lodestone.indexing.slices.limits import PipelineLimits
+from lodestone.indexing.slices.picture_inputs import DecodedPicture, PreparedPicture
+from lodestone.indexing.slices.pipeline import SlicePipeline
+from lodestone.indexing.slices.preparing import Content, Decode
+from lodestone.indexing.slices.state import SlicePlan
+from lodestone.indexing.slices.work import SliceWork
 from lodestone.indexing.stage_stats import EmbedStage, StageShare, limiting
 from lodestone.indexing.tasks import EmbedSettings, SliceRow, SliceTask
 from lodestone.sources.locators import Inside
@@ -223,7 +223,7 @@ class PretendedReader(Reader):
         return bytes(span)
 
 
-class PretendedStages(SliceStages):
+class PretendedStages(SliceWork):
     """The real stages with pretended decoding.
 
     Args:

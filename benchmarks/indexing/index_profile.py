@@ -46,11 +46,11 @@ JOB: Final[Mapping[str, tuple[str, ...]]] = {
     "plan slices": ("lodestone.indexing.run.index_run:plan_slices",),
     "read": ("lodestone.sources.reading:_read_file",),
     "hash": ("lodestone.sources.reading:hash_bytes",),
-    "decode": ("lodestone.indexing.embed.picture_inputs:decode",),
+    "decode": ("lodestone.indexing.slices.picture_inputs:decode",),
     "metadata": (
         "lodestone.imaging.decode:read_embedded",
-        "lodestone.indexing.embed.picture_inputs:read_metadata",
-        "lodestone.indexing.embed.picture_inputs:embedded_captions",
+        "lodestone.indexing.slices.picture_inputs:read_metadata",
+        "lodestone.indexing.slices.picture_inputs:embedded_captions",
     ),
     **_MODELS,
     "thumbnails": (
@@ -58,7 +58,7 @@ JOB: Final[Mapping[str, tuple[str, ...]]] = {
         "lodestone.imaging.thumbnails:ThumbnailStore.put",
     ),
     "write": tuple(
-        f"lodestone.indexing.embed.slice_files:PartFiles.{name}"
+        f"lodestone.indexing.slices.files:PartFiles.{name}"
         for name in ("adopt", "write_outputs", "write_captions", "write_meta")
     ),
     "record": (

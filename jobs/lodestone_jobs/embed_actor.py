@@ -14,8 +14,8 @@ from lodestone.errors import LodestoneError
 from lodestone.indexing.tasks import Advance, EmbedSettings, SliceReceipt, SliceTask, this_worker
 
 if TYPE_CHECKING:
-    from lodestone.indexing.embed.slice_flow import SliceFlow
-    from lodestone.indexing.embed.slice_pipeline import SlicePipeline
+    from lodestone.indexing.slices.flow import SliceFlow
+    from lodestone.indexing.slices.pipeline import SlicePipeline
 
 PipelineFactory = Callable[[EmbedSettings], "SlicePipeline"]
 """Makes the pipeline of an actor, with its models loaded. Picklable."""
@@ -42,7 +42,7 @@ def load_pipeline(settings: EmbedSettings) -> SlicePipeline:
     Raises:
         LodestoneError: a model cannot be loaded.
     """
-    from lodestone.indexing.embed.slice_pipeline import SlicePipeline
+    from lodestone.indexing.slices.pipeline import SlicePipeline
 
     pipeline = SlicePipeline(settings)
     pipeline.warm_up()

@@ -15,7 +15,7 @@ from typing import Final
 
 from lodestone.config.cluster import ClusterSettings
 from lodestone.errors import LodestoneError, RunFailedError
-from lodestone.indexing.embed.pipeline_limits import slices_in_flight
+from lodestone.indexing.slices.limits import slices_in_flight
 from lodestone.indexing.tasks import (
     Advance,
     EmbedSettings,

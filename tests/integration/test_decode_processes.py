@@ -10,10 +10,10 @@ import pytest
 from tests.support.home import image_ids, open_runtime, vectors_of
 from tests.support.pictures import write_bad_files, write_photos
 
-from lodestone.indexing.embed.pipeline_limits import PipelineLimits
 from lodestone.indexing.faults import VARIABLE
 from lodestone.indexing.run.index_run import index_paths
 from lodestone.indexing.run.report import IndexRequest
+from lodestone.indexing.slices.limits import PipelineLimits
 
 
 def _indexed(home: Path, photos: Path, **options: object):
@@ -36,7 +36,7 @@ def test_children_give_what_threads_give_and_end_with_the_run(tmp_path: Path) ->
     assert found[0].keys() == vectors.keys()
     for name, vector in vectors.items():
         np.testing.assert_allclose(found[0][name], vector, atol=1e-3)  # batches may have other neighbours
-    assert not [child for child in psutil.Process().children() if "lodestone.indexing.embed.isolation" in child.cmdline()]
+    assert not [child for child in psutil.Process().children() if "lodestone.indexing.slices.isolation" in child.cmdline()]
 
 
 def test_a_picture_that_ends_its_child_becomes_a_failure_and_the_worker_lives(

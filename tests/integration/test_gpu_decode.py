@@ -17,10 +17,10 @@ from lodestone.config.settings import IndexSettings
 from lodestone.errors import ConfigurationError, ModelUnavailableError
 from lodestone.files.opening import open_area
 from lodestone.imaging.gpu_jpeg import MOST_AT_ONCE, GpuJpegs
-from lodestone.indexing.embed import stages
-from lodestone.indexing.embed.pipeline_limits import PipelineLimits
 from lodestone.indexing.run.index_run import index_paths
 from lodestone.indexing.run.report import IndexRequest
+from lodestone.indexing.slices import work
+from lodestone.indexing.slices.limits import PipelineLimits
 from lodestone.indexing.tasks import EmbedSettings
 
 _PHOTOS = 40
@@ -45,7 +45,7 @@ def test_a_run_finds_the_same_with_a_gpu_that_decodes(tmp_path: Path, monkeypatc
         made.append(GpuJpegs(fake))
         return made[-1]
 
-    monkeypatch.setattr(stages, "gpu_jpegs", gpu_jpegs)
+    monkeypatch.setattr(work, "gpu_jpegs", gpu_jpegs)
     write_photos(tmp_path / "photos", _PHOTOS)
     write_bad_files(tmp_path / "photos")
     vectors, failures, thumbnails = _indexed(tmp_path / "cpu", tmp_path / "photos")

@@ -28,7 +28,7 @@ from lodestone.embeddings.slices import read_part
 from lodestone.errors import LodestoneError
 from lodestone.files.opening import open_area
 from lodestone.sources.folders import hash_file
-from lodestone.indexing.embed.slice_pipeline import SlicePipeline
+from lodestone.indexing.slices.pipeline import SlicePipeline
 from lodestone.indexing.tasks import EmbedSettings, SliceRow, SliceTask
 from lodestone_jobs.embedding import RayExecutor
 

@@ -330,7 +330,7 @@ def test_no_space_left_ends_the_run_cleanly_and_the_next_one_goes_on(
             raise OutOfSpaceError("no space left for embeddings", hint="free some space")
         return write_part(*arguments)  # type: ignore[arg-type]
 
-    monkeypatch.setattr("lodestone.indexing.embed.slice_files.write_part", full)
+    monkeypatch.setattr("lodestone.indexing.slices.files.write_part", full)
     with pytest.raises(OutOfSpaceError):
         index(stepwise, tmp_path / "photos")
     assert stepwise.catalog.runs(1)[0].state == "failed"

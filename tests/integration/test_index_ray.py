@@ -25,10 +25,10 @@ from lodestone.catalog.records import AttemptState
 from lodestone.errors import ConfigurationError, ModelUnavailableError, OutOfSpaceError
 from lodestone.files.area import FileArea
 from lodestone.files.opening import open_area
-from lodestone.indexing.embed.slice_pipeline import SlicePipeline
 from lodestone.indexing.faults import VARIABLE
 from lodestone.indexing.run.index_run import index_paths
 from lodestone.indexing.run.report import IndexRequest
+from lodestone.indexing.slices.pipeline import SlicePipeline
 from lodestone.indexing.tasks import EmbedSettings, SliceReceipt, SliceRow, SliceTask
 from lodestone.sources.folders import hash_file
 from lodestone_jobs.embed_actor import EmbedActor, load_pipeline
@@ -129,7 +129,7 @@ def test_what_ends_the_work_in_a_worker_ends_the_run_with_its_own_error(ray_clus
 
 def test_a_worker_without_space_keeps_what_it_finished(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     from lodestone.embeddings import slices
-    from lodestone.indexing.embed import slice_files
+    from lodestone.indexing.slices import files as slice_files
 
     paths = write_photos(tmp_path / "photos", 3)
     rows = tuple(SliceRow(str(uuid4()), hash_file(path), str(path), path.name, path.stat().st_size, 1) for path in paths)

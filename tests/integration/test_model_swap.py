@@ -21,9 +21,9 @@ from lodestone.home.runtime import Runtime
 from lodestone.home.space_activation import activate
 from lodestone.home.space_definitions import overridden
 from lodestone.home.space_standby import SwapVersions
-from lodestone.indexing.embed.slice_pipeline import SlicePipeline
 from lodestone.indexing.run.index_run import index_paths
 from lodestone.indexing.run.report import IndexRequest
+from lodestone.indexing.slices.pipeline import SlicePipeline
 from lodestone.indexing.sync import collections as syncing
 from lodestone.indexing.tasks import SliceProgressCallback, SliceReceipt, SliceTask
 from lodestone.spaces.bridge_weights import BridgeWeights

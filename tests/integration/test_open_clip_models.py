@@ -19,7 +19,7 @@ from lodestone.backbones.open_clip import OpenClipBackbone, repository_of
 from lodestone.backbones.registry import make_backbone
 from lodestone.errors import ModelUnavailableError, UnknownNameError
 from lodestone.files.opening import open_area
-from lodestone.indexing.embed.stages import SliceStages
+from lodestone.indexing.slices.work import SliceWork
 from lodestone.indexing.tasks import EmbedSettings
 from lodestone.models import packages
 from lodestone.models.cache import ModelCache
@@ -273,5 +273,5 @@ def test_the_workers_of_a_run_compile_where_the_setting_says_so(name, tmp_path):
     area = open_area(tmp_path)
     for compiled in (False, True):
         settings = EmbedSettings((name,), "minilm", tmp_path, area, area, compile_models=compiled)
-        (made,) = SliceStages(settings).backbones
+        (made,) = SliceWork(settings).backbones
         assert made._context.compiled is compiled

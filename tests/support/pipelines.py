@@ -17,9 +17,9 @@ from lodestone.files.area import FileArea
 from lodestone.files.beneath import Enclosure
 from lodestone.files.opening import open_area
 from lodestone.files.tokens import hash_bytes
-from lodestone.indexing.embed.pipeline_limits import PipelineLimits
-from lodestone.indexing.embed.slice_pipeline import SlicePipeline
-from lodestone.indexing.embed.stages import SliceStages
+from lodestone.indexing.slices.limits import PipelineLimits
+from lodestone.indexing.slices.pipeline import SlicePipeline
+from lodestone.indexing.slices.work import SliceWork
 from lodestone.indexing.tasks import EmbedSettings, SliceRow, SliceTask
 from lodestone.sources.reading import Reader
 from lodestone.text_encoders.base import TextEncoder
@@ -122,7 +122,7 @@ class Stand:
             thumbnails=thumbnails or open_area(folder / "thumbnails"),
             thumbnail_px=16,
         )
-        self.stages = SliceStages(self.settings, backbones=self.backbones, encoder=LengthEncoder(), reader=self.reader)
+        self.stages = SliceWork(self.settings, backbones=self.backbones, encoder=LengthEncoder(), reader=self.reader)
         self.limits = PipelineLimits(**{"slices": 3, "batch_size": 4, "decoders": 2, **limits})
         self.pipeline = SlicePipeline(self.settings, stages=self.stages, limits=self.limits)
 

@@ -1,1 +1,1 @@
-"""Embedding: cut pictures into slices, run the backbones, write Parquet files and receipts."""
+"""Embedding from the driver: cut pictures into slices, hand them to workers, retry, and record their receipts."""

@@ -17,7 +17,7 @@ from lodestone.indexing.tasks import EmbedSettings, SliceProgressCallback, Slice
 from lodestone.models.hardware import cores, gpu_names, gpus
 
 if TYPE_CHECKING:
-    from lodestone.indexing.embed.slice_pipeline import SlicePipeline
+    from lodestone.indexing.slices.pipeline import SlicePipeline
 
 POOL_PAYS_SLICES: Final = 2  # with fewer slices, starting workers takes longer than they save
 
@@ -77,7 +77,7 @@ class InlineExecutor:
         if first is None:
             return
         if self._pipeline is None:
-            from lodestone.indexing.embed.slice_pipeline import SlicePipeline
+            from lodestone.indexing.slices.pipeline import SlicePipeline
 
             self._pipeline = SlicePipeline(self._settings)
             self._pipeline.warm_up()

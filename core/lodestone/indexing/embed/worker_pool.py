@@ -21,7 +21,7 @@ from multiprocessing.connection import Connection, Pipe, wait
 from typing import IO, Final
 
 from lodestone.errors import RunFailedError, WorkerDiedError
-from lodestone.indexing.embed.pipeline_limits import slices_in_flight
+from lodestone.indexing.slices.limits import slices_in_flight
 from lodestone.indexing.tasks import Advance, EmbedSettings, SliceProgressCallback, SliceReceipt, SliceTask, ignore_progress
 
 _START_ATTEMPTS: Final = 3  # workers that crash before any of them has answered

@@ -19,8 +19,8 @@ from typing import TYPE_CHECKING, Any, Final
 from lodestone.errors import LodestoneError
 
 if TYPE_CHECKING:
-    from lodestone.indexing.embed.slice_flow import SliceFlow
-    from lodestone.indexing.embed.slice_pipeline import SlicePipeline
+    from lodestone.indexing.slices.flow import SliceFlow
+    from lodestone.indexing.slices.pipeline import SlicePipeline
     from lodestone.indexing.tasks import EmbedSettings, SliceReceipt, SliceTask
 
 _ABANDONED: Final = 3
@@ -62,7 +62,7 @@ def _listen(channel: Connection, inbox: queue.SimpleQueue[SliceTask | None]) -> 
 
 
 def _load_models(settings: EmbedSettings) -> tuple[SlicePipeline | None, LodestoneError | None]:
-    from lodestone.indexing.embed.slice_pipeline import SlicePipeline
+    from lodestone.indexing.slices.pipeline import SlicePipeline
 
     try:
         pipeline = SlicePipeline(settings)

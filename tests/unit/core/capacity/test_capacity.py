@@ -213,7 +213,7 @@ def test_requests_bound_what_is_read_from_a_bucket_and_written_to_it() -> None:
 
 def test_the_plan_counts_the_requests_that_a_pipeline_has_under_way() -> None:
     from lodestone.capacity import buckets
-    from lodestone.indexing.embed import pipeline_limits
+    from lodestone.indexing.slices import limits as pipeline_limits
     from lodestone.sources import joined
 
     assert buckets.GPU_READS == pipeline_limits._GPU_REMOTE_READS

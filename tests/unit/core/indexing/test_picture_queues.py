@@ -7,9 +7,9 @@ from pathlib import Path
 
 from tests.support.pipelines import Stand
 
-from lodestone.indexing.embed.picture_queues import PictureQueues, ReadJob
-from lodestone.indexing.embed.pipeline_limits import PipelineLimits
-from lodestone.indexing.embed.slice_state import SliceState
+from lodestone.indexing.slices.limits import PipelineLimits
+from lodestone.indexing.slices.picture_queues import PictureQueues, ReadJob
+from lodestone.indexing.slices.state import SliceState
 from lodestone.indexing.tasks import RowFailure
 
 PICTURE = 3 * 8 * 8

@@ -17,10 +17,10 @@ from lodestone.backbones.base import Pixels
 from lodestone.embeddings.slices import read_part
 from lodestone.errors import ImageError, ModelUnavailableError, OutOfSpaceError, RunCancelledError, RunFailedError, SourceError
 from lodestone.imaging.decode import decode
-from lodestone.indexing.embed import slice_files
-from lodestone.indexing.embed.picture_queues import PictureQueues
-from lodestone.indexing.embed.preparing import decoder
-from lodestone.indexing.embed.stage_pools import Pool
+from lodestone.indexing.slices import files as slice_files
+from lodestone.indexing.slices.picture_queues import PictureQueues
+from lodestone.indexing.slices.pools import Pool
+from lodestone.indexing.slices.preparing import decoder
 from lodestone.indexing.stage_stats import EmbedStage
 from lodestone.indexing.tasks import SliceReceipt, SliceTask
 

@@ -11,8 +11,8 @@ from tests.support.pipelines import MeanBackbone
 from lodestone.config.settings import IndexSettings, Settings
 from lodestone.files.opening import open_area
 from lodestone.indexing.embed import executors
-from lodestone.indexing.embed.pipeline_limits import PipelineLimits, slices_in_flight
 from lodestone.indexing.embed.worker_pool import ProcessExecutor, _Worker
+from lodestone.indexing.slices.limits import PipelineLimits, slices_in_flight
 from lodestone.indexing.tasks import EmbedSettings, SliceTask
 from lodestone.models import hardware
 
@@ -61,7 +61,7 @@ def test_a_slice_that_needs_a_worker_waits_for_an_empty_one_and_keeps_it(executo
 
 
 def test_a_fast_machine_gets_larger_batches_and_more_slices(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from lodestone.indexing.embed import pipeline_limits
+    from lodestone.indexing.slices import limits as pipeline_limits
 
     area = open_area(tmp_path)
     settings = EmbedSettings((), "", tmp_path, area, area)

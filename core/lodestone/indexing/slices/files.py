@@ -20,7 +20,7 @@ from lodestone.embeddings.tables import captions_table, meta_table, outputs_tabl
 from lodestone.files.area import FileArea
 from lodestone.imaging.decode import DECODER_VERSION
 from lodestone.imaging.metadata import METADATA_VERSION
-from lodestone.indexing.embed.picture_inputs import PreparedPicture
+from lodestone.indexing.slices.picture_inputs import PreparedPicture
 from lodestone.indexing.tasks import EMBEDDED_SOURCES, META_PART, RowFailure, SliceRow, SliceTask
 
 CAPTIONS_PREFIX = "captions-"

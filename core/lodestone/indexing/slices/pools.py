@@ -7,7 +7,7 @@ import threading
 from collections.abc import Callable
 from enum import StrEnum
 
-from lodestone.indexing.embed.pipeline_limits import PipelineLimits
+from lodestone.indexing.slices.limits import PipelineLimits
 
 
 class Pool(StrEnum):

@@ -11,10 +11,10 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 
 from lodestone.files.filesystems import allow_requests
-from lodestone.indexing.embed.pipeline_limits import PipelineLimits
-from lodestone.indexing.embed.slice_flow import SliceFlow
-from lodestone.indexing.embed.stage_pools import StagePools
-from lodestone.indexing.embed.stages import SliceStages
+from lodestone.indexing.slices.flow import SliceFlow
+from lodestone.indexing.slices.limits import PipelineLimits
+from lodestone.indexing.slices.pools import StagePools
+from lodestone.indexing.slices.work import SliceWork
 from lodestone.indexing.stage_stats import EmbedStage, StageShare, StageStats
 from lodestone.indexing.tasks import (
     Advance,
@@ -37,9 +37,9 @@ class SlicePipeline:
     """
 
     def __init__(
-        self, settings: EmbedSettings, *, stages: SliceStages | None = None, limits: PipelineLimits | None = None
+        self, settings: EmbedSettings, *, stages: SliceWork | None = None, limits: PipelineLimits | None = None
     ) -> None:
-        self.stages = stages or SliceStages(settings)
+        self.stages = stages or SliceWork(settings)
         self.limits = limits or PipelineLimits.of(settings, self.stages.backbones)
         if self.limits.decode_processes:
             self.stages.decode_in_children(self.limits.decoders)

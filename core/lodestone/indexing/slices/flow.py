@@ -25,15 +25,15 @@ from typing import Any, Final
 import numpy as np
 
 from lodestone.errors import LodestoneError, RunFailedError
-from lodestone.indexing.embed.isolation import DecodingChild
-from lodestone.indexing.embed.model_pass import SliceOutputs, embed_batch
-from lodestone.indexing.embed.picture_inputs import DecodedPicture, PreparedPicture
-from lodestone.indexing.embed.picture_queues import PictureQueues, QueuedPicture, ReadJob
-from lodestone.indexing.embed.pipeline_limits import PipelineLimits
-from lodestone.indexing.embed.preparing import Content
-from lodestone.indexing.embed.slice_state import SlicePlan, SliceState, slice_error
-from lodestone.indexing.embed.stage_pools import Pool, StagePools
-from lodestone.indexing.embed.stages import SliceStages
+from lodestone.indexing.slices.isolation import DecodingChild
+from lodestone.indexing.slices.limits import PipelineLimits
+from lodestone.indexing.slices.model_pass import SliceOutputs, embed_batch
+from lodestone.indexing.slices.picture_inputs import DecodedPicture, PreparedPicture
+from lodestone.indexing.slices.picture_queues import PictureQueues, QueuedPicture, ReadJob
+from lodestone.indexing.slices.pools import Pool, StagePools
+from lodestone.indexing.slices.preparing import Content
+from lodestone.indexing.slices.state import SlicePlan, SliceState, slice_error
+from lodestone.indexing.slices.work import SliceWork
 from lodestone.indexing.stage_stats import EmbedStage, StageStats
 from lodestone.indexing.tasks import META_PART, Advance, RowFailure, SliceReceipt, SliceTask
 
@@ -52,7 +52,7 @@ class SliceFlow:
         stats: Counters, shared by all flows of a worker.
     """
 
-    def __init__(self, stages: SliceStages, limits: PipelineLimits, pools: StagePools, stats: StageStats) -> None:
+    def __init__(self, stages: SliceWork, limits: PipelineLimits, pools: StagePools, stats: StageStats) -> None:
         self._stages = stages
         self._limits = limits
         self._pools = pools

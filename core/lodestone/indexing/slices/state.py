@@ -1,6 +1,6 @@
 """State of one slice while its pictures are in the stages: what is done of it, and what it leads to.
 
-It is changed by one thread at a time: the flow (`slice_flow.py`) holds a lock.
+It is changed by one thread at a time: the flow (`flow.py`) holds a lock.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from lodestone.backbones.base import Backbone, Outputs
 from lodestone.catalog.records import Receipt
 from lodestone.errors import LodestoneError, RunFailedError
-from lodestone.indexing.embed.picture_inputs import PreparedPicture
+from lodestone.indexing.slices.picture_inputs import PreparedPicture
 from lodestone.indexing.stage_stats import StageShare
 from lodestone.indexing.tasks import META_PART, RowFailure, SliceReceipt, SliceRow, SliceTask, this_worker
 

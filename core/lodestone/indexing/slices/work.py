@@ -1,6 +1,6 @@
 """The stages that a slice goes through: plan, fetch, decode, embed, encode captions, write. Each is one call on plain values.
 
-What runs when, and how much of it at once, is decided by the flow (slice_flow.py). Each part of a slice becomes one Parquet
+What runs when, and how much of it at once, is decided by the flow (flow.py). Each part of a slice becomes one Parquet
 file, `meta` last; in a bucket its thumbnails become one pack, first. Parts that a killed run left on disk, complete but without
 a receipt, are adopted and not computed again.
 """
@@ -22,17 +22,17 @@ from lodestone.errors import ImageError, LodestoneError, RunFailedError
 from lodestone.imaging.gpu_jpeg import GpuJpegs, gpu_jpegs
 from lodestone.imaging.thumbnail_packs import PackName
 from lodestone.imaging.thumbnails import ThumbnailStore
-from lodestone.indexing.embed.isolation import DecodingChild, DecodingChildren
-from lodestone.indexing.embed.picture_inputs import (
+from lodestone.indexing.faults import Faults
+from lodestone.indexing.slices.files import PartFiles
+from lodestone.indexing.slices.isolation import DecodingChild, DecodingChildren
+from lodestone.indexing.slices.picture_inputs import (
     PreparedPicture,
     failure_of,
     require_some_readable,
     unwritable_thumbnails,
 )
-from lodestone.indexing.embed.preparing import Content, Decode, decoder
-from lodestone.indexing.embed.slice_files import PartFiles
-from lodestone.indexing.embed.slice_state import Captions, SlicePlan, SliceState
-from lodestone.indexing.faults import Faults
+from lodestone.indexing.slices.preparing import Content, Decode, decoder
+from lodestone.indexing.slices.state import Captions, SlicePlan, SliceState
 from lodestone.indexing.tasks import META_PART, EmbedSettings, RowFailure, SliceParts, SliceRow, SliceTask
 from lodestone.models.cache import ModelCache
 from lodestone.models.context import ModelContext
@@ -45,7 +45,7 @@ from lodestone.text_encoders.registry import make_text_encoder
 _CAPTIONS_AT_ONCE: Final = 256
 
 
-class SliceStages:
+class SliceWork:
     """Models, readers and files of one worker. Light to construct; `warm_up` loads the models once. Thread-safe.
 
     Args:

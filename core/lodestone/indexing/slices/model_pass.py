@@ -10,10 +10,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lodestone.backbones.base import Outputs
-from lodestone.indexing.embed.picture_inputs import PreparedPicture
-from lodestone.indexing.embed.picture_queues import QueuedPicture
-from lodestone.indexing.embed.slice_state import SliceState
-from lodestone.indexing.embed.stages import SliceStages
+from lodestone.indexing.slices.picture_inputs import PreparedPicture
+from lodestone.indexing.slices.picture_queues import QueuedPicture
+from lodestone.indexing.slices.state import SliceState
+from lodestone.indexing.slices.work import SliceWork
 
 Counted = Callable[[float, int], None]
 """Called with the seconds and the pictures of a model pass."""
@@ -37,7 +37,7 @@ class SliceOutputs:
 
 
 def embed_batch(
-    stages: SliceStages, names: Sequence[str], batch: Sequence[QueuedPicture], counted: Counted
+    stages: SliceWork, names: Sequence[str], batch: Sequence[QueuedPicture], counted: Counted
 ) -> list[SliceOutputs]:
     """Return what a batch brings each of its slices.
 
@@ -63,7 +63,7 @@ def embed_batch(
     ]
 
 
-def _pass(stages: SliceStages, stacks: dict[str, NDArray[np.uint8]], counted: Counted) -> dict[str, Outputs] | Exception:
+def _pass(stages: SliceWork, stacks: dict[str, NDArray[np.uint8]], counted: Counted) -> dict[str, Outputs] | Exception:
     started = time.perf_counter()
 
     def free() -> None:

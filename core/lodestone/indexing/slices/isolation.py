@@ -7,7 +7,7 @@ repeatedly becomes a failure row, `kills_worker`; the worker continues with the 
 Two fifths of the decoding of a picture hold the interpreter's lock, so threads of one process use two to three cores. Where
 one worker decodes for a GPU, each of its threads hands the pictures to a child of its own.
 
-A child runs `python -P -m lodestone.indexing.embed.isolation HANDLE`.
+A child runs `python -P -m lodestone.indexing.slices.isolation HANDLE`.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ from lodestone.errors import LodestoneError
 from lodestone.indexing.tasks import RowFailure
 
 if TYPE_CHECKING:
-    from lodestone.indexing.embed.picture_inputs import DecodedPicture
-    from lodestone.indexing.embed.preparing import Content
+    from lodestone.indexing.slices.picture_inputs import DecodedPicture
+    from lodestone.indexing.slices.preparing import Content
     from lodestone.indexing.tasks import EmbedSettings, SliceRow
 
 KILLS_WORKER: Final = "kills_worker"
@@ -101,7 +101,7 @@ class DecodingChild:
     def _start(self) -> Connection:
         ours, theirs = Pipe()
         handle = theirs.fileno()
-        command = [sys.executable, "-P", "-m", "lodestone.indexing.embed.isolation", str(handle)]
+        command = [sys.executable, "-P", "-m", "lodestone.indexing.slices.isolation", str(handle)]
         self._child = subprocess.Popen(
             command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, pass_fds=(handle,)
         )
@@ -149,7 +149,7 @@ class DecodingChildren:
 
 
 def _serve(channel: Connection) -> None:
-    from lodestone.indexing.embed.preparing import Decode, decoder  # slow; `main` ignores Ctrl-C by now
+    from lodestone.indexing.slices.preparing import Decode, decoder  # slow; `main` ignores Ctrl-C by now
 
     settings = channel.recv()
     decoders: dict[tuple[str, ...], Decode] = {}

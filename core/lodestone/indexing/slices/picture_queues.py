@@ -1,6 +1,6 @@
 """Queues of pictures between the stages, with the bytes that they hold: who waits, and whether the next stage has room for it.
 
-Not thread-safe: the flow (slice_flow.py) holds a lock.
+Not thread-safe: the flow (flow.py) holds a lock.
 """
 
 from __future__ import annotations
@@ -9,9 +9,9 @@ from collections import deque
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from lodestone.indexing.embed.pipeline_limits import PipelineLimits, input_bytes
-from lodestone.indexing.embed.preparing import Content, Decode
-from lodestone.indexing.embed.slice_state import SlicePlan, SliceState
+from lodestone.indexing.slices.limits import PipelineLimits, input_bytes
+from lodestone.indexing.slices.preparing import Content, Decode
+from lodestone.indexing.slices.state import SlicePlan, SliceState
 from lodestone.indexing.stage_stats import EmbedStage
 from lodestone.indexing.tasks import SliceRow
 from lodestone.sources.joined import read_groups

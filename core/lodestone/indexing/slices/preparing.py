@@ -11,8 +11,8 @@ from lodestone.backbones.registry import make_backbone
 from lodestone.errors import ImageError
 from lodestone.imaging.gpu_jpeg import GpuJpegs
 from lodestone.imaging.thumbnails import ThumbnailStore
-from lodestone.indexing.embed.picture_inputs import DecodedPicture, decode_picture, failure_of
 from lodestone.indexing.faults import Faults
+from lodestone.indexing.slices.picture_inputs import DecodedPicture, decode_picture, failure_of
 from lodestone.indexing.tasks import EmbedSettings, RowFailure, SliceRow
 from lodestone.models.cache import ModelCache
 from lodestone.models.context import ModelContext
