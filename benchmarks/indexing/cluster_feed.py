@@ -48,13 +48,13 @@ from lodestone.imaging.metadata import METADATA_VERSION
 from lodestone.indexing.embed.slice_batches import SliceBatches, SliceBatchLimits
 from lodestone.indexing.embed.slicing import plan_slices
 from lodestone.indexing.heartbeat import Heartbeat
+from lodestone.indexing.parts.registry import SliceParts
 from lodestone.indexing.progress import silent
 from lodestone.indexing.slices.limits import PipelineLimits
 from lodestone.indexing.slices.pipeline import SlicePipeline
 from lodestone.indexing.tasks import (
     META_PART,
     EmbedSettings,
-    SliceParts,
     SliceProgressCallback,
     SliceReceipt,
     SliceRow,
@@ -85,7 +85,7 @@ class LoadPipeline:
         gpu = PretendedGpu(self.rate, self.side)
         stages = PretendedStages(settings, gpu, PretendedReader(bucket, _PICTURE), _DECODE_S)
         limits = PipelineLimits(slices=16, batch_size=256, remote_reads=_READS, decoders=_DECODERS, writers=4)
-        return SlicePipeline(settings, stages=stages, limits=limits)
+        return SlicePipeline(settings, work=stages, limits=limits)
 
 
 @dataclass(frozen=True, slots=True)

@@ -39,7 +39,6 @@ from lodestone.capacity.workload import Workload
 from lodestone.files.area import FileArea, StoredFile
 from lodestone.files.beneath import Enclosure
 from lodestone.files.tokens import hash_bytes
-from lodestone.imaging.metadata import PhotoMetadata
 from lodestone.indexing.slices.limits import PipelineLimits
 from lodestone.indexing.slices.picture_inputs import DecodedPicture, PreparedPicture
 from lodestone.indexing.slices.pipeline import SlicePipeline
@@ -47,7 +46,7 @@ from lodestone.indexing.slices.preparing import Content, Decode
 from lodestone.indexing.slices.state import SlicePlan
 from lodestone.indexing.slices.work import SliceWork
 from lodestone.indexing.stage_stats import EmbedStage, StageShare, limiting
-from lodestone.indexing.tasks import EmbedSettings, SliceRow, SliceTask
+from lodestone.indexing.tasks import META_PART, EmbedSettings, SliceRow, SliceTask
 from lodestone.sources.locators import Inside
 from lodestone.sources.reading import Reader
 from lodestone.text_encoders.base import TextEncoder
@@ -243,8 +242,8 @@ class PretendedStages(SliceWork):
 
         def decode(row: SliceRow, content: Content | None) -> DecodedPicture:  # noqa: ARG001
             time.sleep(self._decode_s)
-            inputs = dict.fromkeys(plan.names, self._input)
-            return DecodedPicture(PreparedPicture(row, inputs, 640, 480, "JPEG", PhotoMetadata(), ()), _THUMBNAIL)
+            inputs = {**dict.fromkeys(plan.batch_names, self._input), META_PART: {}}
+            return DecodedPicture(PreparedPicture(row, inputs), _THUMBNAIL)
 
         return decode
 
@@ -290,9 +289,9 @@ def pipeline_once(options: argparse.Namespace, *, shards: bool) -> tuple[Pretend
     """
     gpu, stages, bucket, content = _stand(options)
     hashes = tokens(options.pictures, content)
-    pipeline = SlicePipeline(stages.settings, stages=stages, limits=limits(options))
+    pipeline = SlicePipeline(stages.settings, work=stages, limits=limits(options))
     try:
-        for receipt in pipeline.run(tasks(hashes, content, pipeline.parts.names(), shards=shards)):
+        for receipt in pipeline.run(tasks(hashes, content, pipeline.parts, shards=shards)):
             if receipt.error is not None:
                 raise SystemExit(f"a slice failed: {receipt.error}")
         return gpu, pipeline.shares(), bucket.requests / options.pictures
@@ -303,7 +302,7 @@ def pipeline_once(options: argparse.Namespace, *, shards: bool) -> tuple[Pretend
 def slice_by_slice(options: argparse.Namespace, *, shards: bool) -> PretendedGpu:
     """Run the peer over a few pictures; return the GPU."""
     gpu, stages, _, content = _stand(options)
-    for task in tasks(tokens(_OLD_PICTURES, content), content, stages.parts.names(), shards=shards):
+    for task in tasks(tokens(_OLD_PICTURES, content), content, [part.file for part in stages.parts], shards=shards):
         plan = stages.plan(task)
         decode = stages.decoder(plan)
 

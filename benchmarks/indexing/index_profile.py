@@ -49,18 +49,15 @@ JOB: Final[Mapping[str, tuple[str, ...]]] = {
     "decode": ("lodestone.indexing.slices.picture_inputs:decode",),
     "metadata": (
         "lodestone.imaging.decode:read_embedded",
-        "lodestone.indexing.slices.picture_inputs:read_metadata",
-        "lodestone.indexing.slices.picture_inputs:embedded_captions",
+        "lodestone.indexing.parts.metadata:read_metadata",
+        "lodestone.indexing.parts.contract:embedded_captions",
     ),
     **_MODELS,
     "thumbnails": (
         "lodestone.imaging.thumbnails:ThumbnailStore.encode_missing",
         "lodestone.imaging.thumbnails:ThumbnailStore.put",
     ),
-    "write": tuple(
-        f"lodestone.indexing.slices.files:PartFiles.{name}"
-        for name in ("adopt", "write_outputs", "write_captions", "write_meta")
-    ),
+    "write": tuple(f"lodestone.indexing.slices.files:PartFiles.{name}" for name in ("adopt", "write")),
     "record": (
         "lodestone.indexing.embed.slice_batches:SliceBatches._receive",
         "lodestone.indexing.embed.slice_batches:SliceBatches._task",

@@ -33,10 +33,11 @@ from lodestone.embeddings.slices import WrittenPart, fingerprint, write_part
 from lodestone.embeddings.tables import outputs_table
 from lodestone.files.opening import open_area
 from lodestone.indexing.faults import Faults
+from lodestone.indexing.parts.registry import SliceParts
 from lodestone.indexing.progress import silent
 from lodestone.indexing.sync.loading import load
 from lodestone.indexing.sync.targets import SpaceTarget
-from lodestone.indexing.tasks import META_PART, SliceParts
+from lodestone.indexing.tasks import META_PART
 from lodestone.spaces.base import Projection, Vectors
 from lodestone.store.base import PointBatch, VectorStore
 from lodestone.store.edge.engine import upsert_operation

@@ -34,9 +34,9 @@ from lodestone.catalog.records import ImageRecord, ImageState, Receipt, Root, Sl
 from lodestone.config.settings import IndexSettings, ModelSettings, Settings, load_settings
 from lodestone.home.runtime import Runtime
 from lodestone.imaging.metadata import METADATA_VERSION
+from lodestone.indexing.parts.registry import SliceParts
 from lodestone.indexing.run.index_run import index_paths
 from lodestone.indexing.run.report import IndexRequest
-from lodestone.indexing.tasks import SliceParts
 
 _GOAL_FILES: Final = 100_000  # the goal was stated for so many, and for any smaller number
 PEER: Final = "os.walk and os.stat of the same files"

@@ -1,7 +1,8 @@
 """Arrow schemas of the Parquet files of a slice.
 
 A slice of pictures has one file for each part: facts about the files (`META_SCHEMA`), the vectors of their captions
-(`captions_schema`), and the outputs of each backbone (`outputs_schema`). Rows are pictures, or captions. Vectors are fixed-size
+(`captions_schema`), the outputs of each backbone (`outputs_schema`), and further parts (`part_schema`). Rows are pictures, or
+captions, or what a part finds several of in a picture. Vectors are fixed-size
 lists of half floats, which plain pyarrow, DuckDB and Polars can read.
 
 Files are never changed, so columns may be missing in older ones: a reader takes a column that is missing for null. Those behind
@@ -10,7 +11,7 @@ Files are never changed, so columns may be missing in older ones: a reader takes
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 import pyarrow as pa
 
@@ -71,6 +72,16 @@ def captions_schema(dim: int) -> pa.Schema:
             pa.field("vector", vector_type(dim), nullable=False),
         ]
     )
+
+
+def part_schema(columns: Iterable[pa.Field]) -> pa.Schema:
+    """Return the schema of a further part: its own columns, all nullable, after `image_id`, `hash` and why there are none.
+
+    Each picture has at least one row. That of a picture of which nothing was made has nulls, and `error_code` where it was
+    dropped.
+    """
+    why = (pa.field("error_code", pa.string()), pa.field("error_message", pa.string()))
+    return pa.schema([_ID, _HASH, *why, *(column.with_nullable(True) for column in columns)])
 
 
 def vector_type(dim: int) -> pa.DataType:

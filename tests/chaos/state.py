@@ -18,7 +18,7 @@ from lodestone.config.settings import load_settings
 from lodestone.embeddings.corpus_records import FILE as CORPUS_RECORD
 from lodestone.embeddings.slices import read_part
 from lodestone.home.runtime import Runtime
-from lodestone.indexing.slices.files import CAPTIONS_PREFIX
+from lodestone.indexing.parts.captions import CAPTIONS_PREFIX
 from lodestone.indexing.tasks import META_PART
 
 Vectors = Mapping[str, NDArray[Any]]

@@ -57,6 +57,7 @@ def test_a_worker_that_decodes_for_a_gpu_has_children(gpu, threads, setting, exp
     from tests.support.pipelines import MeanBackbone
 
     from lodestone.files.opening import open_area
+    from lodestone.indexing.parts.outputs import OutputsPart
     from lodestone.indexing.tasks import EmbedSettings
 
     class Backbone(MeanBackbone):
@@ -65,4 +66,4 @@ def test_a_worker_that_decodes_for_a_gpu_has_children(gpu, threads, setting, exp
 
     area = open_area(tmp_path)
     settings = EmbedSettings(("mean",), "length", tmp_path, area, area, decode_threads=threads, decode_processes=setting)
-    assert PipelineLimits.of(settings, [Backbone()]).decode_processes is expected
+    assert PipelineLimits.of(settings, [OutputsPart(Backbone())]).decode_processes is expected

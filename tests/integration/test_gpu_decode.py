@@ -17,6 +17,7 @@ from lodestone.config.settings import IndexSettings
 from lodestone.errors import ConfigurationError, ModelUnavailableError
 from lodestone.files.opening import open_area
 from lodestone.imaging.gpu_jpeg import MOST_AT_ONCE, GpuJpegs
+from lodestone.indexing.parts.outputs import OutputsPart
 from lodestone.indexing.run.index_run import index_paths
 from lodestone.indexing.run.report import IndexRequest
 from lodestone.indexing.slices import work
@@ -73,7 +74,7 @@ def test_threads_gather_a_batch_and_no_children_are_started(tmp_path: Path) -> N
 
     area = open_area(tmp_path)
     settings = EmbedSettings(("mean",), "length", tmp_path, area, area, decode_threads=8, gpu_decode=True)
-    limits = PipelineLimits.of(settings, [Backbone()])
+    limits = PipelineLimits.of(settings, [OutputsPart(Backbone())])
     assert (limits.decoders, limits.decode_processes) == (MOST_AT_ONCE, False)
     with pytest.raises(ValidationError, match="exclude each other"):
         IndexSettings(gpu_decode=True, decode_processes=True)

@@ -36,7 +36,7 @@ options = json.loads(sys.argv[1])
 folder = Path(options["folder"])
 area = open_area(folder / options["name"])
 settings = EmbedSettings(("efficientnet-lite0",), "minilm", Path(options["models"]), area, open_area(folder / "thumbnails"))
-parts = SlicePipeline(settings).parts.names()
+parts = SlicePipeline(settings).parts
 seed = UUID(int=0)
 paths = sorted((folder / "photos").iterdir())
 rows = [SliceRow(str(uuid5(seed, p.name)), hash_file(p), str(p), p.name, p.stat().st_size, 1) for p in paths]

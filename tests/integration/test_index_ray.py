@@ -142,7 +142,7 @@ def test_a_worker_without_space_keeps_what_it_finished(tmp_path: Path, monkeypat
     )
     pipeline = load_pipeline(settings)
     worker = EmbedActor(settings, lambda _: pipeline)
-    task = SliceTask(str(uuid4()), str(uuid4()), "f" * 32, rows, pipeline.parts.names())
+    task = SliceTask(str(uuid4()), str(uuid4()), "f" * 32, rows, pipeline.parts)
     write = slices.write_part
 
     def full(root: FileArea, corpus_id: str, fingerprint: str, part: str, table: object) -> object:

@@ -28,13 +28,13 @@ from lodestone.embeddings.slices import read_part
 from lodestone.errors import ImageError, RunCancelledError
 from lodestone.home.runtime import Runtime
 from lodestone.imaging.metadata import METADATA_VERSION
+from lodestone.indexing.parts import metadata as metadata_part
 from lodestone.indexing.progress import ProgressEvent
 from lodestone.indexing.run.compact import compact_corpus
 from lodestone.indexing.run.index_run import index_paths
 from lodestone.indexing.run.report import IndexReport, IndexRequest
 from lodestone.indexing.scan import missing_metadata
 from lodestone.indexing.scan.caption_changes import Recaptioner
-from lodestone.indexing.slices import files as slice_files
 from lodestone.sources.reading import Reader
 from lodestone.store.base import Between, Filter, PointBatch
 from lodestone_schemas.arrow import META_SCHEMA
@@ -64,7 +64,7 @@ def as_of_old(monkeypatch: pytest.MonkeyPatch) -> Iterator[pytest.MonkeyPatch]:
         return tables.meta_table(*args, **options).drop_columns([*NEW_COLUMNS, *NEWER_COLUMNS])
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(slice_files, "meta_table", old_table)
+        patch.setattr(metadata_part, "meta_table", old_table)
         yield patch
 
 

@@ -273,5 +273,5 @@ def test_the_workers_of_a_run_compile_where_the_setting_says_so(name, tmp_path):
     area = open_area(tmp_path)
     for compiled in (False, True):
         settings = EmbedSettings((name,), "minilm", tmp_path, area, area, compile_models=compiled)
-        (made,) = SliceWork(settings).backbones
-        assert made._context.compiled is compiled
+        (made, *_) = SliceWork(settings).parts
+        assert made._backbone._context.compiled is compiled

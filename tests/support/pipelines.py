@@ -122,9 +122,9 @@ class Stand:
             thumbnails=thumbnails or open_area(folder / "thumbnails"),
             thumbnail_px=16,
         )
-        self.stages = SliceWork(self.settings, backbones=self.backbones, encoder=LengthEncoder(), reader=self.reader)
+        self.work = SliceWork(self.settings, backbones=self.backbones, encoder=LengthEncoder(), reader=self.reader)
         self.limits = PipelineLimits(**{"slices": 3, "batch_size": 4, "decoders": 2, **limits})
-        self.pipeline = SlicePipeline(self.settings, stages=self.stages, limits=self.limits)
+        self.pipeline = SlicePipeline(self.settings, work=self.work, limits=self.limits)
 
     def __enter__(self) -> Self:
         return self
@@ -148,6 +148,6 @@ class Stand:
             corpus_id=str(uuid4()),
             fingerprint=uuid4().hex,
             rows=tuple(rows),
-            parts=fields.pop("parts", self.pipeline.parts.names()),
+            parts=fields.pop("parts", self.pipeline.parts),
             **fields,
         )

@@ -39,7 +39,7 @@ def show(
         runtime = context.runtime
         corpus_id = None if corpus is None else runtime.catalog.corpus(corpus).corpus_id
         usage = runtime.catalog.part_usage(corpus_id)
-        from lodestone.indexing.tasks import SliceParts
+        from lodestone.indexing.parts.registry import SliceParts
 
         in_use = set(SliceParts.of(runtime.backbones(), runtime.text_encoder).names())
         value = {

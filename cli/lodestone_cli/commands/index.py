@@ -250,6 +250,7 @@ _CHANGES = {
     "gone": "gone",
     "recaptioned": "with new captions",
     "metadata_read": "with metadata read again",
+    "added": "with a further part",
     "unchanged": "unchanged",
 }
 

@@ -201,7 +201,7 @@ def _pictures(
             progress=progress,
         )
     from lodestone.embeddings.stored import StoredOutputs
-    from lodestone.indexing.tasks import SliceParts
+    from lodestone.indexing.parts.registry import SliceParts
     from lodestone.training.retrain import bridge_to_train
 
     parts = SliceParts.of(runtime.backbones(), runtime.text_encoder)

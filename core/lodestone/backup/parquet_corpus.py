@@ -23,8 +23,8 @@ from lodestone.catalog.records import Corpus, ImageState, Receipt, Root, RunStat
 from lodestone.embeddings.corpus_records import CorpusRecord, read_corpus_record
 from lodestone.embeddings.slices import find_part, fingerprint, read_part
 from lodestone.imaging.metadata import read_by
+from lodestone.indexing.parts.captions import CAPTIONS_PREFIX
 from lodestone.indexing.progress import Meter, RunStage
-from lodestone.indexing.slices.files import CAPTIONS_PREFIX
 from lodestone.indexing.tasks import META_PART, this_worker
 
 if TYPE_CHECKING:

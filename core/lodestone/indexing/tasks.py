@@ -9,8 +9,8 @@ from __future__ import annotations
 import os
 import re
 import socket
-from collections.abc import Callable, Container, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, NamedTuple
 
@@ -63,12 +63,13 @@ class SliceTask:
         corpus_id: Names the folder of its files.
         fingerprint: Names its files.
         rows: The pictures that are still in it.
-        parts: Missing parts, e.g. `meta`, `captions-minilm-…`, `efficientnet-lite0-…`. If neither `meta` nor a backbone is
-            among them, no pixel is read.
+        parts: Missing parts by the names of their files, e.g. `meta`, `captions-minilm-…`, `efficientnet-lite0-…`. If none of
+            them opens the pictures' files (see parts/contract.py), no pixel is read.
         attempt: Number of the attempt in this run, from 1.
         isolate: True when a worker crashed at this slice alone: pictures are then decoded one by one in a child process.
         alone: True when a worker crashed while it had this slice and others: it is then tried without company, so that
             another crash tells which one it was.
+        done: Receipts of the parts that the slice has already.
     """
 
     slice_id: str
@@ -79,6 +80,7 @@ class SliceTask:
     attempt: int = 1
     isolate: bool = False
     alone: bool = False
+    done: tuple[Receipt, ...] = ()
 
     @property
     def needs_a_worker(self) -> bool:
@@ -162,6 +164,7 @@ class EmbedSettings:
         gpu_decode: Whether ordinary JPEGs are decoded on the worker's GPU.
         slices_in_flight: Slices that a worker has in flight; 0 for the choice of its machine.
         reads: Requests for pictures to object stores at once; 0 for the default.
+        eager: Whether a worker loads its models before the first slice. Without it, each is loaded when a slice lacks its part.
     """
 
     backbones: tuple[str, ...]
@@ -179,37 +182,7 @@ class EmbedSettings:
     compile_models: bool = False
     slices_in_flight: int = 0
     reads: int = 0
-
-
-@dataclass(frozen=True, slots=True)
-class SliceParts:
-    """Names of the parts that a complete slice has. They contain versions: another version of a model makes another part.
-
-    Attributes:
-        captions: Name of the captions part.
-        backbones: Backbone's name -> name of its part.
-        extra: Parts of backbones that a model swap needs. A slice that is embedded for the first time gets them too; an older
-            slice without them still counts as finished.
-    """
-
-    captions: str
-    backbones: dict[str, str] = field(default_factory=dict)
-    extra: tuple[str, ...] = ()
-
-    @classmethod
-    def of(cls, backbones: Sequence[Backbone], text_encoder: TextEncoder, *, extra: Sequence[Backbone] = ()) -> SliceParts:
-        """Return the parts for these models in their present versions."""
-        parts = {backbone.name: backbone_part(backbone) for backbone in backbones}
-        return cls(captions_part(text_encoder), parts, tuple(backbone_part(backbone) for backbone in extra))
-
-    def names(self) -> tuple[str, ...]:
-        """Return all parts; `meta` is last, because it is written last and so marks a slice as complete."""
-        return (*self.backbones.values(), self.captions, META_PART)
-
-    def missing(self, done: Container[str]) -> tuple[str, ...]:
-        """Return the parts that a slice with those in `done` still needs."""
-        extra = () if META_PART in done else self.extra
-        return tuple(part for part in (*extra, *self.names()) if part not in done)
+    eager: bool = True
 
 
 def backbone_part(backbone: Backbone) -> str:

@@ -16,11 +16,11 @@ from lodestone.errors import RunCancelledError, RunFailedError
 from lodestone.indexing.embed.executors import EmbedExecutor, ExecutorFactory, choose_executor, embed_settings, make_executor
 from lodestone.indexing.embed.slice_batches import SliceBatches
 from lodestone.indexing.heartbeat import Heartbeat
+from lodestone.indexing.parts.registry import SliceParts
 from lodestone.indexing.progress import Progress
 from lodestone.indexing.tasks import (
     META_PART,
     RowFailure,
-    SliceParts,
     SliceProgressCallback,
     SliceReceipt,
     SliceTask,

@@ -92,6 +92,7 @@ class SliceOutcome:
         error: Why it did not succeed.
         receipts: Receipts of the parts that it finished.
         pictures: What became of the slice's pictures, if the attempt finished its `meta` part.
+        reloads: Whether the parts that it finished give points filter fields, so that the slice is loaded again.
     """
 
     slice_id: str
@@ -104,6 +105,7 @@ class SliceOutcome:
     error: str = ""
     receipts: Sequence[Receipt] = ()
     pictures: Sequence[PictureOutcome] = ()
+    reloads: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,6 +172,8 @@ class OutcomeRows(CatalogBase):
             recorded = _record_pictures(connection, outcome, sources) if outcome.pictures else RecordedSlice()
             _end_attempt(connection, outcome, failed=recorded.failed)
             save_receipts(connection, outcome.receipts)
+            if outcome.reloads:
+                connection.execute(delete(tables.loads).where(tables.loads.c.slice_id == outcome.slice_id))
             return recorded
 
         return self._write(change, awaits_disk=False)

@@ -71,7 +71,7 @@ class InlineExecutor:
     def run(
         self, tasks: Iterable[SliceTask], report_progress: SliceProgressCallback = ignore_progress
     ) -> Iterator[SliceReceipt]:
-        """Embed the tasks, the next ones while the ones before are written; the models are loaded at the first."""
+        """Embed the tasks, the next ones while the ones before are written; models are loaded at the first, or when needed."""
         remaining = iter(tasks)
         first = next(remaining, None)
         if first is None:
@@ -155,6 +155,7 @@ def embed_settings(
     model_threads: int,
     decode_threads: int,
     extra: Sequence[str] = (),
+    eager: bool = True,
 ) -> EmbedSettings:
     """Return what a worker needs to know, taken from a home's settings.
 
@@ -166,6 +167,7 @@ def embed_settings(
         model_threads: Threads of one model pass; 0 for the runtime's choice.
         decode_threads: Pictures decoded at once.
         extra: Backbones besides the profile's, for a model swap.
+        eager: Whether workers load all models before their first slice.
     """
     return EmbedSettings(
         backbones=(*profile.backbones, *extra),
@@ -183,4 +185,5 @@ def embed_settings(
         decode_processes=settings.index.decode_processes,
         gpu_decode=settings.index.gpu_decode,
         compile_models=settings.index.compile_models,
+        eager=eager,
     )

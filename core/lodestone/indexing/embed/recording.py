@@ -22,6 +22,7 @@ from lodestone.errors import InvalidRequestError, LodestoneError, WorkerDiedErro
 from lodestone.files.area import FileArea
 from lodestone.imaging.failures import FailureReason
 from lodestone.imaging.metadata import read_by
+from lodestone.indexing.parts.registry import further_parts
 from lodestone.indexing.tasks import EMBEDDED_SOURCES, META_PART, SliceReceipt
 
 _COLUMNS: Final = PictureOutcome._fields
@@ -49,6 +50,7 @@ def record_slice(catalog: Catalog, embeddings: FileArea, receipt: SliceReceipt, 
         error="" if receipt.error is None else receipt.error.message,
         receipts=receipt.receipts,
         pictures=() if meta is None else _pictures(embeddings, meta),
+        reloads=any(part.fields and part.file == done.part for part in further_parts() for done in receipt.receipts),
     )
     try:
         return catalog.record_outcome(outcome, sources=EMBEDDED_SOURCES)

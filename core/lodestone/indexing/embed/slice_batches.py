@@ -36,10 +36,11 @@ from lodestone.errors import (
 from lodestone.files.beneath import Boundaries
 from lodestone.indexing.embed.recording import record_slice
 from lodestone.indexing.embed.slicing import task_of
+from lodestone.indexing.parts.registry import SliceParts
 from lodestone.indexing.progress import CAPTIONS_ALONE, STOPPING, Meter, Progress, RunStage
 from lodestone.indexing.stage_stats import StageShare, added
 from lodestone.indexing.stop_request import StopRequest
-from lodestone.indexing.tasks import SliceParts, SliceReceipt, SliceTask
+from lodestone.indexing.tasks import SliceReceipt, SliceTask
 
 if TYPE_CHECKING:
     from lodestone.catalog.catalog import Catalog
@@ -106,6 +107,7 @@ class SliceBatches:
         failed: Pictures that could not be used.
         incomplete: Pictures whose files end early.
         completed: Pictures that went through the models, now or before their worker was killed.
+        added: Pictures that were embedded before and got a further part.
         adopted: Parts that were found on disk.
         deaths: Workers that crashed.
         retries: Slices that were retried.
@@ -127,6 +129,7 @@ class SliceBatches:
     failed: int = 0
     incomplete: int = 0
     completed: int = 0
+    added: int = 0
     adopted: int = 0
     deaths: int = 0
     retries: int = 0
@@ -230,6 +233,7 @@ class SliceBatches:
         self.failed += recorded.failed
         self.incomplete += recorded.incomplete
         self.completed += max(receipt.embedded, recorded.active)
+        self.added += 0 if receipt.embedded or recorded.active else self._pictures_of_further(receipt, current.record)
         self.adopted += len(receipt.adopted)
         if receipt.most_in_pass:
             self.most_in_pass = min(self.most_in_pass or receipt.most_in_pass, receipt.most_in_pass)
@@ -241,6 +245,10 @@ class SliceBatches:
             self._count(current.record, failures=recorded.failed)
             return
         self._retry_or_give_up(current, receipt.error, receipt.worker)
+
+    def _pictures_of_further(self, receipt: SliceReceipt, record: SliceRecord) -> int:
+        further = set(self.parts.further.values())
+        return record.rows if any(part.part in further for part in receipt.receipts) else 0
 
     def _retry_or_give_up(self, current: _Try, error: LodestoneError, worker: str) -> None:
         died = isinstance(error, WorkerDiedError)

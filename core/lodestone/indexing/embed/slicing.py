@@ -19,7 +19,8 @@ from lodestone.catalog.records import ImageState, Root, SliceRecord, WaitingPict
 from lodestone.embeddings.slices import fingerprint
 from lodestone.files.beneath import Boundaries
 from lodestone.imaging.decode import DECODER_VERSION
-from lodestone.indexing.tasks import META_PART, SliceParts, SliceRow, SliceTask
+from lodestone.indexing.parts.registry import SliceParts
+from lodestone.indexing.tasks import META_PART, SliceRow, SliceTask
 from lodestone.sources.boundaries import enclosure_of
 from lodestone.sources.locators import locator_of_image
 
@@ -158,6 +159,7 @@ def task_of(
         corpus_id=record.corpus_id,
         fingerprint=record.fingerprint,
         parts=missing,
+        done=tuple(done.values()),
         rows=tuple(
             SliceRow(
                 picture.image_id,

@@ -53,12 +53,17 @@ class ExecutorLifecycle:
         if self._started is None and chosen != "inline":
             self._start(chosen).start()
 
-    def executor(self, pictures: int) -> EmbedExecutor:
-        """Return an executor for this many pictures; one that is started already is reused where there is enough work."""
+    def executor(self, pictures: int, *, eager: bool = True) -> EmbedExecutor:
+        """Return an executor for this many pictures; one that is started already is reused where there is enough work.
+
+        Args:
+            pictures: Pictures in all unfinished slices.
+            eager: Whether its workers load all models at once, because pictures are to be embedded.
+        """
         settings = self._resources.settings
         chosen = choose_executor(settings, math.ceil(pictures / (settings.index.slice_size or SMALL_SLICE)))
         if self._started is None or chosen == "inline":
-            return self._start(chosen)
+            return self._start(chosen, eager=eager)
         return self._started
 
     def close(self) -> None:
@@ -66,7 +71,7 @@ class ExecutorLifecycle:
         if self._started is not None:
             self._started.close()
 
-    def _start(self, chosen: str) -> EmbedExecutor:
+    def _start(self, chosen: str, *, eager: bool = True) -> EmbedExecutor:
         resources = self._resources
         embed = embed_settings(
             resources.settings,
@@ -76,6 +81,7 @@ class ExecutorLifecycle:
             model_threads=1,
             decode_threads=1,
             extra=[backbone.name for backbone in resources.extra_backbones()],
+            eager=eager,
         )
         self.close()
         self.kind, self._started = make_executor(chosen, resources.settings, embed, self._pool)

@@ -25,6 +25,7 @@ from lodestone.indexing.embed.slicing import first_slice_rows, plan_slices, slic
 from lodestone.indexing.faults import Faults
 from lodestone.indexing.heartbeat import Heartbeat
 from lodestone.indexing.locking import corpus_lock
+from lodestone.indexing.parts.registry import SliceParts
 from lodestone.indexing.progress import Meter, Progress, ProgressEvent, RunStage, silent
 from lodestone.indexing.run.executor_lifecycle import ExecutorLifecycle, IndexResources
 from lodestone.indexing.run.history import Everything, RunRequestRecord, recall
@@ -47,7 +48,7 @@ from lodestone.indexing.sync.catching_up import CatchingUp, SyncCall
 from lodestone.indexing.sync.collections import SyncReport
 from lodestone.indexing.sync.loaders import LoaderFactory
 from lodestone.indexing.sync.thumbnail_cleanup import discard_thumbnails
-from lodestone.indexing.tasks import SliceParts, this_worker
+from lodestone.indexing.tasks import this_worker
 from lodestone.sources.boundaries import boundaries_of
 from lodestone.sources.captions import CaptionTable
 from lodestone.sources.exclusion import parsed
@@ -332,10 +333,14 @@ class _Job:
             self.stop,
         )
         try:
-            self.slice_batches.run(self.lifecycle.executor(rows), rows=rows, after_batch=self._between_batches)
+            embeds = bool(catalog.count_unfinished(tuple(self.parts.backbones.values()), corpus_id)[0])
+            executor = self.lifecycle.executor(rows, eager=embeds)
+            self.slice_batches.run(executor, rows=rows, after_batch=self._between_batches)
         finally:
             self.counts["embedded"] += self.slice_batches.embedded
             self.counts["failed"] += self.slice_batches.failed
+            if self.slice_batches.added:
+                self.counts["added"] += self.slice_batches.added
             if self.slice_batches.incomplete:
                 self.counts["incomplete"] += self.slice_batches.incomplete
             self.completed += self.slice_batches.completed

@@ -71,7 +71,8 @@ class IndexReport:
         counts: Numbers of files by outcome: found, new, changed, moved, touched, back, unchanged, retried, unreadable, gone,
             recaptioned; metadata_read (pictures of an older version whose headers were read again), metadata_unreadable (those
             whose headers could not be read); embedded (pictures that went through the models), failed (pictures that could not
-            be used), incomplete (pictures whose files end early, found by what could be decoded; only where there are any).
+            be used), incomplete (pictures whose files end early, found by what could be decoded; only where there are any),
+            added (pictures that were embedded before and got a further part; only where there are any).
         images: Pictures of the corpus that can be found now.
         seconds: Duration of the whole run.
         embed_seconds: Duration of the embedding stage, start-up of workers included.

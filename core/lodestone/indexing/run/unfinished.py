@@ -9,11 +9,12 @@ from typing import TYPE_CHECKING, Final
 
 from lodestone.catalog.records import Corpus, ImageState, Run, RunState
 from lodestone.indexing.heartbeat import BEAT_SECONDS, LOST_BEATS
+from lodestone.indexing.parts.registry import SliceParts
 from lodestone.indexing.run.history import RunRequestRecord
 from lodestone.indexing.run.report import IndexReport
 from lodestone.indexing.scan.interrupted_runs import BEFORE_PLANNING, KIND
 from lodestone.indexing.sync.collections import SyncResources, make_targets
-from lodestone.indexing.tasks import SliceParts, this_worker
+from lodestone.indexing.tasks import this_worker
 from lodestone.processes import is_running
 
 if TYPE_CHECKING:

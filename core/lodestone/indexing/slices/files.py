@@ -7,23 +7,17 @@ task expects; otherwise it is made again.
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Sequence
+from functools import partial
 
-import numpy as np
 import pyarrow as pa
-from numpy.typing import NDArray
 
 from lodestone.catalog.records import Receipt
-from lodestone.embeddings.slices import find_part, fingerprint, read_part, write_part
-from lodestone.embeddings.tables import captions_table, meta_table, outputs_table
+from lodestone.embeddings.slices import find_part, read_part, write_part
 from lodestone.files.area import FileArea
-from lodestone.imaging.decode import DECODER_VERSION
-from lodestone.imaging.metadata import METADATA_VERSION
-from lodestone.indexing.slices.picture_inputs import PreparedPicture
+from lodestone.indexing.parts.captions import known_captions
+from lodestone.indexing.parts.contract import SlicePart
 from lodestone.indexing.tasks import EMBEDDED_SOURCES, META_PART, RowFailure, SliceRow, SliceTask
-
-CAPTIONS_PREFIX = "captions-"
 
 
 class PartFiles:
@@ -36,23 +30,24 @@ class PartFiles:
     def __init__(self, area: FileArea) -> None:
         self._area = area
 
-    def adopt(self, task: SliceTask, *, without_meta: bool = False) -> dict[str, Receipt]:
-        """Return receipts of the task's parts that are on disk already and fit the task, by part.
+    def adopt(self, task: SliceTask, parts: Sequence[SlicePart], *, without_meta: bool = False) -> dict[str, Receipt]:
+        """Return receipts of parts that are on disk already and fit the task, by the names of their files.
 
-        Outputs fit when they have a row for each picture that they must have: all of the task, or, where `meta` exists too,
-        those that `meta` lists without an error. Captions fit by their file's name, which depends on the texts.
+        A part says whether its file fits the pictures that it must have: all of the task, or, where `meta` exists too, those
+        that `meta` lists without an error.
 
         Args:
             task: The task.
+            parts: Parts that the task lacks.
             without_meta: Whether `meta` is made again even if it is there.
         """
         receipts: dict[str, Receipt] = {}
-        for part in task.parts:
-            if without_meta and part == META_PART:
+        for part in parts:
+            if without_meta and part.file == META_PART:
                 continue
-            receipt = find_part(self._area, task.corpus_id, self._name(task, part), part, slice_id=task.slice_id)
+            receipt = find_part(self._area, task.corpus_id, part.file_key(task), part.file, slice_id=task.slice_id)
             if receipt is not None:
-                receipts[part] = receipt
+                receipts[part.file] = receipt
         planned = {row.image_id: row.hash for row in task.rows}
         needed = planned
         if META_PART in receipts:
@@ -61,16 +56,15 @@ class PartFiles:
                 needed = {image_id: content for image_id, content in planned.items() if image_id not in failures}
             else:
                 del receipts[META_PART]
-        for part in [part for part in receipts if part != META_PART and not part.startswith(CAPTIONS_PREFIX)]:
-            table = self._read(receipts[part], ("image_id", "hash"))
-            rows = dict(zip(table.column("image_id").to_pylist(), table.column("hash").to_pylist(), strict=True))
-            if any(rows.get(image_id) != content for image_id, content in needed.items()):
-                del receipts[part]
+        for part in parts:
+            receipt = receipts.get(part.file)
+            if receipt is not None and part.file != META_PART and not part.fits(partial(self.read, receipt), needed):
+                del receipts[part.file]
         return receipts
 
     def usable(self, task: SliceTask, meta: Receipt) -> tuple[tuple[SliceRow, ...], tuple[RowFailure, ...]]:
         """Return the task's pictures that an adopted `meta` lists without an error, with their captions, and its failures."""
-        table = self._read(meta, ("image_id", "uri", "captions", "error_code", "error_message"))
+        table = self.read(meta, ("image_id", "uri", "captions", "error_code", "error_message"))
         inside: dict[str, tuple[tuple[str, str], ...]] = {}
         failures: list[RowFailure] = []
         for row in table.to_pylist():
@@ -86,32 +80,17 @@ class PartFiles:
         )
         return rows, tuple(failures)
 
-    def write_outputs(
-        self, task: SliceTask, part: str, rows: Sequence[SliceRow], outputs: Mapping[str, NDArray[np.float16]]
-    ) -> Receipt:
-        """Write one backbone's outputs for `rows`."""
-        table = outputs_table([row.image_id for row in rows], [row.hash for row in rows], outputs, metadata={"part": part})
-        return self._write(task, part, table)
+    def write(self, task: SliceTask, part: SlicePart, table: pa.Table) -> Receipt:
+        """Write the rows of a part.
 
-    def write_captions(
-        self, task: SliceTask, part: str, captions: Sequence[tuple[str, str, str]], vectors: NDArray[np.float32]
-    ) -> Receipt:
-        """Write (image id, source, text) rows with their vectors."""
-        return self._write(task, part, captions_table(captions, vectors, metadata={"part": part}))
-
-    def write_meta(self, task: SliceTask, pictures: Sequence[PreparedPicture], failures: Sequence[RowFailure]) -> Receipt:
-        """Write the metadata or the failure of each picture of the task, in the task's order."""
-        fine = {picture.row.image_id: _meta(picture) for picture in pictures}
-        failed = {f.image_id: {"error_code": f.code, "error_message": f.message} for f in failures}
-        rows = [_planned(row) | (fine.get(row.image_id) or failed[row.image_id]) for row in task.rows]
-        return self._write(task, META_PART, meta_table(rows, metadata={"decoder": DECODER_VERSION}))
-
-    def _write(self, task: SliceTask, part: str, table: pa.Table) -> Receipt:
+        Raises:
+            OutOfSpaceError: the disk is full; no partial file is left.
+        """
         started = time.perf_counter()
-        written = write_part(self._area, task.corpus_id, self._name(task, part), part, table)
+        written = write_part(self._area, task.corpus_id, part.file_key(task), part.file, table)
         return Receipt(
             slice_id=task.slice_id,
-            part=part,
+            part=part.file,
             path=written.path,
             rows=written.rows,
             size=written.size,
@@ -119,58 +98,17 @@ class PartFiles:
             seconds=time.perf_counter() - started,
         )
 
-    def _name(self, task: SliceTask, part: str) -> str:
-        """Return the fingerprint in the file's name.
+    def read(self, receipt: Receipt, columns: Sequence[str] | None = None) -> pa.Table:
+        """Read columns of a part's file; None for all.
 
-        It is the slice's; for captions, which may change alone, it also depends on their texts.
+        Raises:
+            EmbeddingsDamagedError: the file is missing or damaged.
         """
-        if not part.startswith(CAPTIONS_PREFIX):
-            return task.fingerprint
-        pixels = META_PART in task.parts
-        texts = [
-            (row.image_id, "\n".join(f"{source}\t{text}" for source, text in (known_captions(row) if pixels else row.captions)))
-            for row in task.rows
-        ]
-        return fingerprint(texts, f"{task.fingerprint}{'' if pixels else '+'}")
+        return read_part(self._area, receipt, columns=columns)
 
     def _meta_rows(self, meta: Receipt) -> tuple[dict[str, str], set[str]]:
-        table = self._read(meta, ("image_id", "hash", "error_code"))
+        table = self.read(meta, ("image_id", "hash", "error_code"))
         ids = table.column("image_id").to_pylist()
         hashes = dict(zip(ids, table.column("hash").to_pylist(), strict=True))
         codes = table.column("error_code").to_pylist()
         return hashes, {image_id for image_id, code in zip(ids, codes, strict=True) if code is not None}
-
-    def _read(self, receipt: Receipt, columns: Sequence[str]) -> pa.Table:
-        return read_part(self._area, receipt, columns=columns)
-
-
-def known_captions(row: SliceRow) -> tuple[tuple[str, str], ...]:
-    """Return the captions that do not come from inside the picture's own file."""
-    return tuple(pair for pair in row.captions if pair[0] not in EMBEDDED_SOURCES)
-
-
-def _planned(row: SliceRow) -> dict[str, Any]:
-    return {"image_id": row.image_id, "uri": row.uri, "hash": row.hash, "size": row.size, "mtime_ns": row.mtime_ns}
-
-
-def _meta(picture: PreparedPicture) -> dict[str, Any]:
-    about = picture.metadata
-    return {
-        "width": picture.width,
-        "height": picture.height,
-        "format": picture.format,
-        "taken_at": about.taken_at,
-        "latitude": about.latitude,
-        "longitude": about.longitude,
-        "camera": " ".join(part for part in (about.camera_make, about.camera_model) if part) or None,
-        "utc_offset_minutes": about.utc_offset_minutes,
-        "taken_subsec_ms": about.taken_subsec_ms,
-        "camera_make": about.camera_make,
-        "camera_model": about.camera_model,
-        "metadata_version": METADATA_VERSION,
-        "taken_precision": about.taken_precision,
-        "taken_source": about.taken_source,
-        "taken_zone": about.taken_zone,
-        "decoded_share": picture.decoded_share,
-        "captions": [{"source": source, "text": text} for source, text in picture.captions],
-    }

@@ -22,12 +22,10 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any, Final
 
-import numpy as np
-
 from lodestone.errors import LodestoneError, RunFailedError
 from lodestone.indexing.slices.isolation import DecodingChild
 from lodestone.indexing.slices.limits import PipelineLimits
-from lodestone.indexing.slices.model_pass import SliceOutputs, embed_batch
+from lodestone.indexing.slices.model_pass import SliceResults, process_batch
 from lodestone.indexing.slices.picture_inputs import DecodedPicture, PreparedPicture
 from lodestone.indexing.slices.picture_queues import PictureQueues, QueuedPicture, ReadJob
 from lodestone.indexing.slices.pools import Pool, StagePools
@@ -35,7 +33,7 @@ from lodestone.indexing.slices.preparing import Content
 from lodestone.indexing.slices.state import SlicePlan, SliceState, slice_error
 from lodestone.indexing.slices.work import SliceWork
 from lodestone.indexing.stage_stats import EmbedStage, StageStats
-from lodestone.indexing.tasks import META_PART, Advance, RowFailure, SliceReceipt, SliceTask
+from lodestone.indexing.tasks import Advance, RowFailure, SliceReceipt, SliceTask
 
 _BATCHES_WAITING: Final = 2  # one in the models, one that waits for them
 _THUMBNAILS_A_WRITE: Final = 64  # on a disk, where a write takes less time than to hand it to another thread
@@ -46,14 +44,14 @@ class SliceFlow:
     """Takes tasks and gives receipts, in any order. `admit` and `take` may be called from different threads.
 
     Args:
-        stages: Do the work.
+        work: Does the work.
         limits: Sizes of the stages.
         pools: Threads of the stages.
         stats: Counters, shared by all flows of a worker.
     """
 
-    def __init__(self, stages: SliceWork, limits: PipelineLimits, pools: StagePools, stats: StageStats) -> None:
-        self._stages = stages
+    def __init__(self, work: SliceWork, limits: PipelineLimits, pools: StagePools, stats: StageStats) -> None:
+        self._work = work
         self._limits = limits
         self._pools = pools
         self._stats = stats
@@ -68,7 +66,7 @@ class SliceFlow:
         """Start on a task."""
         with self._lock:
             self._stats.begin()
-            self._start(Pool.PLAN, lambda: self._stages.plan(task), partial(self._planned, SliceState(task)))
+            self._start(Pool.PLAN, lambda: self._work.plan(task), partial(self._planned, SliceState(task)))
 
     def take(self) -> SliceReceipt | Advance | None:
         """Wait for the next receipt or progress; None says that `finish` was called.
@@ -160,7 +158,7 @@ class SliceFlow:
             if batch is None:
                 break
             names, places = batch
-            embed = partial(embed_batch, self._stages, names, places, self._count_pass)
+            embed = partial(process_batch, self._work, names, places, self._count_pass)
             self._start(Pool.MODELS, embed, partial(self._embedded, places))
 
     # Plan
@@ -170,18 +168,18 @@ class SliceFlow:
             self._fail(state, plan)
             return
         state.begin(plan)
-        if plan.reads and plan.rows:
-            decode = self._stages.decoder(plan)
+        if plan.opens and plan.rows:
+            decode = self._work.decoder(plan)
             if state.task.isolate:
-                child = self._children[state] = self._stages.isolated()
-                decode = partial(child.decode, backbones=plan.names)
+                child = self._children[state] = self._work.isolated()
+                decode = partial(child.decode, parts=plan.names)
             self._queues.add_reads(state, plan, decode)
         self._settle(state)
 
     # Fetch
 
     def _fetch(self, job: ReadJob) -> list[Content | RowFailure]:
-        return list(self._stages.fetch([place.row for place in job.places]))
+        return list(self._work.fetch([place.row for place in job.places]))
 
     def _fetched(self, job: ReadJob, contents: Sequence[Content | RowFailure] | Exception) -> None:
         state = job.places[0].state
@@ -216,14 +214,14 @@ class SliceFlow:
 
     def _take_picture(self, place: QueuedPicture, plan: SlicePlan, picture: PreparedPicture) -> None:
         place.state.take(place.number, picture)
-        if plan.backbones:
-            self._queues.add_inputs(plan.names, place)
+        if plan.batched:
+            self._queues.add_inputs(plan.batch_names, place)
 
     # Thumbnails
 
     def _take_thumbnail(self, state: SliceState, content_hash: str, data: bytes) -> None:
-        if self._stages.packs_thumbnails:
-            if state.plan is not None and META_PART in state.plan.missing:  # else another model reads the pictures again
+        if self._work.packs_thumbnails:
+            if state.plan is not None and state.plan.makes_meta:  # else another model reads the pictures again
                 state.packed[content_hash] = data  # the number of slices in flight limits them
             return
         state.thumbnails += 1
@@ -234,7 +232,7 @@ class SliceFlow:
 
     def _write_thumbnails(self, state: SliceState) -> None:
         batch, state.waiting = state.waiting, []
-        work = partial(self._stages.put_thumbnails, batch)
+        work = partial(self._work.put_thumbnails, batch)
         self._start(Pool.THUMBNAILS, work, partial(self._thumbnails_written, state, batch), stage=EmbedStage.WRITE)
 
     def _thumbnails_written(self, state: SliceState, batch: Sequence[tuple[str, bytes]], error: Exception | None) -> None:
@@ -250,24 +248,24 @@ class SliceFlow:
         with self._lock:
             self._stats.add(EmbedStage.EMBED, seconds, pictures=pictures)
 
-    def _embedded(self, batch: Sequence[QueuedPicture], results: list[SliceOutputs] | Exception) -> None:
+    def _embedded(self, batch: Sequence[QueuedPicture], results: list[SliceResults] | Exception) -> None:
         self._queues.decoded_bytes -= sum(place.decoded for place in batch)
         if isinstance(results, Exception):
             for state in {place.state for place in batch}:
                 self._fail(state, results)
             return
         for result in results:
-            if isinstance(result.outputs, Exception):
-                self._fail(result.state, result.outputs)
+            if isinstance(result.results, Exception):
+                self._fail(result.state, result.results)
             elif not result.state.ended:
-                result.state.settle(result.numbers, result.outputs, result.batch_rows)
+                result.state.settle(result.numbers, result.results)
                 self._tell(result.state)
                 self._settle(result.state)
 
-    # Captions and files
+    # Parts of a slice at once, and files
 
     def _settle(self, state: SliceState) -> None:
-        """Go on to the captions and the files of a slice whose pictures are done."""
+        """Go on to the parts of a slice at once, and to the files, of a slice whose pictures are done."""
         plan = state.plan
         if plan is None or state.ended or state.is_written:
             return
@@ -278,27 +276,34 @@ class SliceFlow:
         state.is_written = True
         self._close_child(state)
         try:
-            if plan.reads:
-                self._stages.require_readable(state)
+            if plan.opens:
+                self._work.require_readable(state)
         except LodestoneError as error:
             self._fail(state, error)
             return
-        if plan.encodes:
-            self._start(Pool.MODELS, partial(self._encode, state), partial(self._encoded, state), stage=EmbedStage.EMBED)
+        if plan.by_slice:
+            self._start(Pool.MODELS, partial(self._process, state), partial(self._processed, state), stage=EmbedStage.EMBED)
         else:
             self._start_write(state)
 
-    def _encode(self, state: SliceState) -> Any:  # noqa: ANN401 - vectors
-        def report_progress(captions: int) -> None:
+    def _process(self, state: SliceState) -> Any:  # noqa: ANN401 - results by part
+        def tell(work: float) -> None:
             if self._stopped:
                 raise RunFailedError("the run was stopped")
             with self._lock:
-                self._tell(state, captions=captions)
+                self._tell(state, work=work)
 
-        return self._stages.encode(state.known_captions(), report_progress)
+        return self._work.process_slice(state, tell)
 
-    def _encoded(self, state: SliceState, vectors: Any) -> None:  # noqa: ANN401 - vectors, or an exception
-        state.captions = vectors if isinstance(vectors, np.ndarray) else slice_error(state.task, vectors)
+    def _processed(self, state: SliceState, outcome: Any) -> None:  # noqa: ANN401 - results by part, or an exception
+        if isinstance(outcome, Exception):
+            self._fail(state, outcome)
+            return
+        for name, results in outcome.items():
+            if isinstance(results, LodestoneError):
+                state.unmade[name] = results
+            else:
+                state.made[name] = results
         self._start_write(state)
 
     def _start_write(self, state: SliceState) -> None:
@@ -306,7 +311,7 @@ class SliceFlow:
         self._start(Pool.WRITE, partial(self._write, state), done, stage=EmbedStage.WRITE, pictures=len(state.results))
 
     def _write(self, state: SliceState) -> None:
-        for receipt in self._stages.write(state):
+        for receipt in self._work.write(state):
             state.receipts.append(receipt)
             if self._stopped:
                 return
@@ -333,14 +338,14 @@ class SliceFlow:
         state.ended = True
         state.packed.clear()
         self._stats.waiting = self._queues.waiting()
-        self._events.put(state.receipt(self._stats.shares(), most_in_pass=self._stages.memory.most))
+        self._events.put(state.receipt(self._stats.shares(), most_in_pass=self._work.memory.most))
 
     def _close_child(self, state: SliceState) -> None:
         child = self._children.pop(state, None)
         if child is not None:
             self._start(Pool.PLAN, child.close, lambda _: None)
 
-    def _tell(self, state: SliceState, *, captions: int = 0) -> None:
-        pictures = state.done(captions=captions)
+    def _tell(self, state: SliceState, *, work: float = 0.0) -> None:
+        pictures = state.done(work=work)
         if pictures is not None and not state.ended:
             self._events.put(Advance(state.task.slice_id, pictures))

@@ -51,13 +51,13 @@ class DecodingChild:
         self._child: subprocess.Popen[bytes] | None = None
         self._channel: Connection | None = None
 
-    def decode(self, row: SliceRow, content: Content | None, *, backbones: tuple[str, ...]) -> DecodedPicture | RowFailure:
+    def decode(self, row: SliceRow, content: Content | None, *, parts: tuple[str, ...]) -> DecodedPicture | RowFailure:
         """Decode a picture as `decode_picture` does, and return a failure when it crashes the child repeatedly.
 
         Args:
             row: The planned row.
             content: What was read of it. The child reads a large file, which is given open and closed here, by itself.
-            backbones: Names of the backbones whose inputs are wanted.
+            parts: Names of the parts that are missing.
 
         Raises:
             LodestoneError: as `decode_picture`.
@@ -68,7 +68,7 @@ class DecodingChild:
         with self._lock:
             for crash in range(1, _CRASHES + 1):
                 try:
-                    return self._ask(row, content, backbones)
+                    return self._ask(row, content, parts)
                 except (EOFError, OSError):
                     how = self._reaped()
                     if crash == _CRASHES:
@@ -90,9 +90,9 @@ class DecodingChild:
                     self._child.wait()
             self._child = self._channel = None
 
-    def _ask(self, row: SliceRow, content: bytes | None, backbones: tuple[str, ...]) -> DecodedPicture | RowFailure:
+    def _ask(self, row: SliceRow, content: bytes | None, parts: tuple[str, ...]) -> DecodedPicture | RowFailure:
         channel = self._channel or self._start()
-        channel.send((row, content, backbones))
+        channel.send((row, content, parts))
         answer: DecodedPicture | RowFailure | LodestoneError = channel.recv()
         if isinstance(answer, LodestoneError):
             raise answer
@@ -134,11 +134,11 @@ class DecodingChildren:
         for child in reversed(self._children):
             self._free.put(child)
 
-    def decode(self, row: SliceRow, content: Content | None, *, backbones: tuple[str, ...]) -> DecodedPicture | RowFailure:
+    def decode(self, row: SliceRow, content: Content | None, *, parts: tuple[str, ...]) -> DecodedPicture | RowFailure:
         """Decode a picture in a child that is free, as `DecodingChild.decode` does; wait for one while none is."""
         child = self._free.get()
         try:
-            return child.decode(row, content, backbones=backbones)
+            return child.decode(row, content, parts=parts)
         finally:
             self._free.put(child)
 

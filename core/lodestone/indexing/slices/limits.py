@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from lodestone.backbones.base import Backbone
 from lodestone.imaging.gpu_jpeg import MOST_AT_ONCE
+from lodestone.indexing.parts.contract import SlicePart
 from lodestone.indexing.tasks import EmbedSettings
 from lodestone.models.hardware import gpus
 
@@ -57,11 +57,12 @@ class PipelineLimits:
     thumbnail_bytes: int = _THUMBNAIL_BYTES
 
     @classmethod
-    def of(cls, settings: EmbedSettings, backbones: Sequence[Backbone]) -> PipelineLimits:
+    def of(cls, settings: EmbedSettings, parts: Sequence[SlicePart]) -> PipelineLimits:
         """Return the sizes for a worker's settings, on the machine that it runs on."""
-        gpu = bool(backbones) and all(backbone.on_gpu() for backbone in backbones)
+        needs = [part.resources for part in parts if part.in_batches]
+        gpu = bool(needs) and all(need.on_gpu for need in needs)
         batch = settings.batch_size or (_GPU_BATCH if gpu else _CPU_BATCH)
-        picture = sum(input_bytes(backbone) for backbone in backbones)
+        picture = sum(need.prepared_bytes for need in needs)
         return cls(
             slices=slices_in_flight(settings),
             batch_size=batch,
@@ -93,8 +94,3 @@ def slices_in_flight(settings: EmbedSettings, *, on_gpu: bool | None = None) -> 
 
 def _on_disk(settings: EmbedSettings) -> bool:
     return settings.embeddings.folder is not None and settings.thumbnails.folder is not None
-
-
-def input_bytes(backbone: Backbone) -> int:
-    """Return the bytes of one picture's input to a backbone."""
-    return 3 * backbone.input_size**2

@@ -1,69 +1,78 @@
-"""One batch through the models, for pictures of several slices; a faulty picture fails its own slice alone."""
+"""One batch through the parts that read pixels, for pictures of several slices; a faulty picture fails its own slice alone."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
-import numpy as np
-from numpy.typing import NDArray
-
-from lodestone.backbones.base import Outputs
+from lodestone.indexing.parts.contract import PartResult
 from lodestone.indexing.slices.picture_inputs import PreparedPicture
 from lodestone.indexing.slices.picture_queues import QueuedPicture
 from lodestone.indexing.slices.state import SliceState
 from lodestone.indexing.slices.work import SliceWork
+from lodestone.indexing.tasks import SliceRow
 
 Counted = Callable[[float, int], None]
 """Called with the seconds and the pictures of a model pass."""
 
 
 @dataclass(frozen=True, slots=True)
-class SliceOutputs:
-    """What a batch brought one slice.
+class SliceResults:
+    """Results that a batch brought one slice.
 
     Attributes:
         state: The slice.
         numbers: Its pictures in the batch, as rows of its plan.
-        batch_rows: Row of each of them in the outputs.
-        outputs: Outputs of each backbone, or what the models raised.
+        results: Part name -> the result of each of them, or what the part raised.
     """
 
     state: SliceState
     numbers: list[int]
-    batch_rows: list[int]
-    outputs: dict[str, Outputs] | Exception
+    results: Mapping[str, Sequence[PartResult]] | Exception
 
 
-def embed_batch(
-    stages: SliceWork, names: Sequence[str], batch: Sequence[QueuedPicture], counted: Counted
-) -> list[SliceOutputs]:
+def process_batch(
+    work: SliceWork, names: Sequence[str], batch: Sequence[QueuedPicture], counted: Counted
+) -> list[SliceResults]:
     """Return what a batch brings each of its slices.
 
-    Where the models fail, they run again for each slice alone.
+    Where a part fails, all run again for each slice alone.
     """
-    results = [place.state.results[place.number] for place in batch]
-    stacks = stages.stack(names, [result for result in results if isinstance(result, PreparedPicture)])
-    rows: dict[SliceState, list[int]] = {}
-    for row, place in enumerate(batch):
-        rows.setdefault(place.state, []).append(row)
-    numbers = {state: [batch[row].number for row in own] for state, own in rows.items()}
-    together = _pass(stages, stacks, counted)
-    if not isinstance(together, Exception) or len(rows) == 1:
-        return [SliceOutputs(state, numbers[state], own, together) for state, own in rows.items()]
+    pictures = [place.state.results[place.number] for place in batch]
+    decoded = [picture for picture in pictures if isinstance(picture, PreparedPicture)]
+    inputs = {name: [picture.inputs.pop(name) for picture in decoded] for name in names}  # the pictures keep no pixels
+    planned = [picture.row for picture in decoded]
+    places: dict[SliceState, list[int]] = {}
+    for place, queued in enumerate(batch):
+        places.setdefault(queued.state, []).append(place)
+    numbers = {state: [batch[place].number for place in own] for state, own in places.items()}
+    together = _pass(work, planned, inputs, counted)
+    if isinstance(together, Exception):
+        if len(places) == 1:
+            return [SliceResults(state, numbers[state], together) for state in places]
+        return [
+            SliceResults(
+                state,
+                numbers[state],
+                _pass(work, _chosen(planned, own), {name: _chosen(each, own) for name, each in inputs.items()}, counted),
+            )
+            for state, own in places.items()
+        ]
     return [
-        SliceOutputs(
-            state,
-            numbers[state],
-            list(range(len(own))),
-            _pass(stages, {name: stack[own] for name, stack in stacks.items()}, counted),
-        )
-        for state, own in rows.items()
+        SliceResults(state, numbers[state], {name: _chosen(results, own) for name, results in together.items()})
+        for state, own in places.items()
     ]
 
 
-def _pass(stages: SliceWork, stacks: dict[str, NDArray[np.uint8]], counted: Counted) -> dict[str, Outputs] | Exception:
+def _chosen(values: Sequence[Any], places: Sequence[int]) -> list[Any]:
+    return [values[place] for place in places]
+
+
+def _pass(
+    work: SliceWork, rows: Sequence[SliceRow], inputs: Mapping[str, Sequence[Any]], counted: Counted
+) -> dict[str, list[PartResult]] | Exception:
     started = time.perf_counter()
 
     def free() -> None:
@@ -71,8 +80,8 @@ def _pass(stages: SliceWork, stacks: dict[str, NDArray[np.uint8]], counted: Coun
         started = time.perf_counter()
 
     try:
-        outputs = stages.embed(stacks, free)
+        results = work.process_batch(rows, inputs, free)
     except Exception as error:  # noqa: BLE001 - it ends the slice, with its receipt
         return error
-    counted(time.perf_counter() - started, len(next(iter(stacks.values()), ())))
-    return outputs
+    counted(time.perf_counter() - started, len(rows))
+    return results

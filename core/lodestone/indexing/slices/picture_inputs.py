@@ -1,4 +1,4 @@
-"""Preparation of one picture: its content is decoded once into model inputs, a thumbnail and metadata.
+"""Preparation of one picture: its content is decoded once, for its thumbnail and for what each missing part takes of it.
 
 Every problem with a single picture ends as a `RowFailure`. A source that has changed or refuses every read ends the run.
 """
@@ -7,44 +7,29 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import BinaryIO
+from typing import Any, BinaryIO
 
-from lodestone.backbones.base import Backbone, Pixels
 from lodestone.errors import ConfigurationError, ImageError, SourceError
 from lodestone.imaging.decode import decode
 from lodestone.imaging.gpu_jpeg import GpuJpegs
-from lodestone.imaging.metadata import PhotoMetadata, read_metadata
 from lodestone.imaging.thumbnails import ThumbnailStore
-from lodestone.indexing.tasks import EMBEDDED_SOURCES, RowFailure, SliceRow
-from lodestone.sources.captions import embedded_captions
+from lodestone.indexing.parts.contract import OpenedPicture, SlicePart
+from lodestone.indexing.tasks import META_PART, RowFailure, SliceRow
 from lodestone.sources.reading import Reader
 from lodestone.sources.trouble import Trouble
-from lodestone.sources.uris import name_of
 
 
 @dataclass(frozen=True, slots=True)
 class PreparedPicture:
-    """A picture that is decoded and prepared for the models.
+    """A picture that is decoded and prepared for the parts that are missing.
 
     Attributes:
-        row: The planned row.
-        inputs: Backbone name -> (side, side, 3) uint8.
-        width: Width of the original, upright, in pixels.
-        height: Height of the original, upright, in pixels.
-        format: Format of the content, e.g. "JPEG".
-        metadata: Time, place and camera, where the file holds them.
-        captions: (source, text) pairs: those known before, and those inside the file.
-        decoded_share: Share of the rows that could be decoded, in [0, 1]; None for a complete picture.
+        row: The planned row; where `meta` is missing, with the captions inside the file.
+        inputs: Name of a part -> what it took of the opened picture.
     """
 
     row: SliceRow
-    inputs: dict[str, Pixels]
-    width: int
-    height: int
-    format: str
-    metadata: PhotoMetadata
-    captions: tuple[tuple[str, str], ...]
-    decoded_share: float | None = None
+    inputs: dict[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +48,7 @@ class DecodedPicture:
 def decode_picture(
     row: SliceRow,
     content: bytes | BinaryIO,
-    backbones: Sequence[Backbone],
+    parts: Sequence[SlicePart],
     *,
     min_side: int,
     max_decoded_bytes: int,
@@ -77,26 +62,17 @@ def decode_picture(
     """
     try:
         decoded = decode(content, min_side=min_side, max_decoded_bytes=max_decoded_bytes, jpegs=jpegs)
-        inputs = {backbone.name: backbone.prepare(decoded.image) for backbone in backbones}
+        opened = OpenedPicture(row, decoded, content if isinstance(content, bytes) else None)
+        inputs = {part.name: part.prepare(opened) for part in parts}
     except ImageError as error:
         return failure_of(row, error)
     try:
         thumbnail = thumbnails.encode_missing(row.hash, decoded.image)
     except OSError as error:
         raise unwritable_thumbnails(thumbnails, error) from error
-    known = tuple(pair for pair in row.captions if pair[0] not in EMBEDDED_SOURCES)
-    inside = tuple((caption.source, caption.text) for caption in embedded_captions(decoded.embedded))
-    picture = PreparedPicture(
-        row=row,
-        inputs=inputs,
-        width=decoded.width,
-        height=decoded.height,
-        format=decoded.format,
-        metadata=read_metadata(decoded.embedded, name=name_of(row.uri)),
-        captions=tuple(dict.fromkeys((*known, *inside))),
-        decoded_share=decoded.decoded_share,
-    )
-    return DecodedPicture(picture, thumbnail)
+    if META_PART in inputs:
+        row = row._replace(captions=opened.captions)
+    return DecodedPicture(PreparedPicture(row, inputs), thumbnail)
 
 
 def failure_of(row: SliceRow, error: ImageError) -> RowFailure:

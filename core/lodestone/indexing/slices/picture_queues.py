@@ -9,7 +9,7 @@ from collections import deque
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from lodestone.indexing.slices.limits import PipelineLimits, input_bytes
+from lodestone.indexing.slices.limits import PipelineLimits
 from lodestone.indexing.slices.preparing import Content, Decode
 from lodestone.indexing.slices.state import SlicePlan, SliceState
 from lodestone.indexing.stage_stats import EmbedStage
@@ -80,7 +80,7 @@ class PictureQueues:
 
     def add_reads(self, state: SliceState, plan: SlicePlan, decode: Decode) -> None:
         """Queue all pictures of a slice to be read."""
-        decoded = sum(input_bytes(backbone) for backbone in plan.backbones)
+        decoded = sum(part.resources.prepared_bytes for part in plan.batched)
         for group in read_groups(plan.rows):
             places = (
                 QueuedPicture(

@@ -19,7 +19,6 @@ from lodestone.indexing.stage_stats import EmbedStage, StageShare, StageStats
 from lodestone.indexing.tasks import (
     Advance,
     EmbedSettings,
-    SliceParts,
     SliceProgressCallback,
     SliceReceipt,
     SliceTask,
@@ -32,17 +31,15 @@ class SlicePipeline:
 
     Args:
         settings: Models, folders and sizes.
-        stages: Do the work; None for those of the settings.
+        work: Does the work; None for that of the settings.
         limits: Sizes of the stages; None for those of the settings on this machine.
     """
 
-    def __init__(
-        self, settings: EmbedSettings, *, stages: SliceWork | None = None, limits: PipelineLimits | None = None
-    ) -> None:
-        self.stages = stages or SliceWork(settings)
-        self.limits = limits or PipelineLimits.of(settings, self.stages.backbones)
+    def __init__(self, settings: EmbedSettings, *, work: SliceWork | None = None, limits: PipelineLimits | None = None) -> None:
+        self.work = work or SliceWork(settings)
+        self.limits = limits or PipelineLimits.of(settings, self.work.parts)
         if self.limits.decode_processes:
-            self.stages.decode_in_children(self.limits.decoders)
+            self.work.decode_in_children(self.limits.decoders)
         allow_requests(self.limits.remote_reads)
         self._pools = StagePools(self.limits)
         self._stats = StageStats(
@@ -50,24 +47,24 @@ class SlicePipeline:
                 EmbedStage.FETCH: self.limits.local_reads,
                 EmbedStage.DECODE: self.limits.decoders,
                 EmbedStage.EMBED: 1,
-                EmbedStage.WRITE: self.limits.writers + (0 if self.stages.packs_thumbnails else 1),
+                EmbedStage.WRITE: self.limits.writers + (0 if self.work.packs_thumbnails else 1),
             }
         )
         self._flows: set[SliceFlow] = set()
         self._lock = threading.Lock()
 
     @property
-    def parts(self) -> SliceParts:
-        """Return the names of the parts that a complete slice has."""
-        return self.stages.parts
+    def parts(self) -> tuple[str, ...]:
+        """Return the names of the files that a complete slice has."""
+        return tuple(part.file for part in self.work.parts)
 
     def warm_up(self) -> None:
-        """Load the image models. The text encoder is loaded at the first caption.
+        """Load the models of the parts that read pixels. The text encoder is loaded at the first caption.
 
         Raises:
             ModelUnavailableError: a model's package is not installed.
         """
-        self.stages.warm_up()
+        self.work.warm_up()
 
     def shares(self) -> tuple[StageShare, ...]:
         """Return the work of each stage since the first task."""
@@ -80,12 +77,12 @@ class SlicePipeline:
         for flow in flows:
             flow.stop()
         self._pools.close()
-        self.stages.close()
+        self.work.close()
 
     @contextmanager
     def flow(self) -> Iterator[SliceFlow]:
         """Open a flow that tasks are given to one by one; at the end, what is still under way is stopped."""
-        flow = SliceFlow(self.stages, self.limits, self._pools, self._stats)
+        flow = SliceFlow(self.work, self.limits, self._pools, self._stats)
         with self._lock:
             self._flows.add(flow)
         try:

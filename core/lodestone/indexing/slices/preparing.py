@@ -6,17 +6,19 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import BinaryIO
 
-from lodestone.backbones.base import Backbone
 from lodestone.backbones.registry import make_backbone
 from lodestone.errors import ImageError
 from lodestone.imaging.gpu_jpeg import GpuJpegs
 from lodestone.imaging.thumbnails import ThumbnailStore
 from lodestone.indexing.faults import Faults
+from lodestone.indexing.parts.contract import SlicePart
+from lodestone.indexing.parts.registry import make_parts
 from lodestone.indexing.slices.picture_inputs import DecodedPicture, decode_picture, failure_of
 from lodestone.indexing.tasks import EmbedSettings, RowFailure, SliceRow
 from lodestone.models.cache import ModelCache
 from lodestone.models.context import ModelContext
 from lodestone.sources.reading import Reader
+from lodestone.text_encoders.registry import make_text_encoder
 
 Content = bytes | BinaryIO
 """Content of a picture: its bytes, or the open file when a local file is too large for memory."""
@@ -28,7 +30,7 @@ Decode = Callable[[SliceRow, Content | None], DecodedPicture | RowFailure]
 def decoder(
     settings: EmbedSettings,
     names: Sequence[str],
-    made: Sequence[Backbone] | None = None,
+    made: Sequence[SlicePart] | None = None,
     reader: Reader | None = None,
     *,
     jpegs: GpuJpegs | None = None,
@@ -37,18 +39,19 @@ def decoder(
 
     Args:
         settings: Settings of the worker.
-        names: Names of the backbones whose inputs are wanted.
-        made: All backbones of the worker; None to make them here, which loads no model.
+        names: Names of the parts that are missing.
+        made: All parts of the worker; None to make them here, which loads no model.
         reader: Reads pictures that come without their content; None for a new one.
         jpegs: Decodes ordinary JPEGs; None for the CPU.
     """
     if made is None:
         context = ModelContext(ModelCache(settings.models), threads=settings.model_threads)
-        made = [make_backbone(name, context) for name in settings.backbones]
+        backbones = [make_backbone(name, context) for name in settings.backbones]
+        made = make_parts(backbones, make_text_encoder(settings.text_encoder, context))
     return partial(
         _decode,
-        backbones=[backbone for backbone in made if backbone.name in names],
-        min_side=max((backbone.input_size for backbone in made), default=1),
+        parts=[part for part in made if part.name in names and part.opens],
+        min_side=max((part.resources.side for part in made), default=1),
         max_decoded_bytes=settings.max_decoded_bytes,
         thumbnails=ThumbnailStore(settings.thumbnails, size=settings.thumbnail_px),
         faults=Faults.from_environment(),
@@ -61,7 +64,7 @@ def _decode(
     row: SliceRow,
     content: Content | None,
     *,
-    backbones: Sequence[Backbone],
+    parts: Sequence[SlicePart],
     min_side: int,
     max_decoded_bytes: int,
     thumbnails: ThumbnailStore,
@@ -76,5 +79,5 @@ def _decode(
         except ImageError as error:
             return failure_of(row, error)
     return decode_picture(
-        row, content, backbones, min_side=min_side, max_decoded_bytes=max_decoded_bytes, thumbnails=thumbnails, jpegs=jpegs
+        row, content, parts, min_side=min_side, max_decoded_bytes=max_decoded_bytes, thumbnails=thumbnails, jpegs=jpegs
     )

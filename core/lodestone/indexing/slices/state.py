@@ -1,4 +1,4 @@
-"""State of one slice while its pictures are in the stages: what is done of it, and what it leads to.
+"""State of one slice while its pictures are in the stages: what is left to do, what is done of it, and what it leads to.
 
 It is changed by one thread at a time: the flow (`flow.py`) holds a lock.
 """
@@ -8,21 +8,13 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final
 
-import numpy as np
-from numpy.typing import NDArray
-
-from lodestone.backbones.base import Backbone, Outputs
 from lodestone.catalog.records import Receipt
 from lodestone.errors import LodestoneError, RunFailedError
+from lodestone.indexing.parts.contract import PartResult, SlicePart
 from lodestone.indexing.slices.picture_inputs import PreparedPicture
 from lodestone.indexing.stage_stats import StageShare
 from lodestone.indexing.tasks import META_PART, RowFailure, SliceReceipt, SliceRow, SliceTask, this_worker
-
-CAPTION_WORK: Final = 0.06  # of a picture's work: about 3 ms against 50 ms of a core, with the profile `embedded`
-
-Captions = list[tuple[str, str, str]]  # image id, source, text
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,30 +22,46 @@ class SlicePlan:
     """What is left to do for a task, after the parts on disk were adopted.
 
     Attributes:
-        rows: Pictures that are read, or whose captions are encoded.
-        adopted: Receipts of the parts that were found, by part.
+        rows: Pictures that the parts are made of.
+        adopted: Receipts of the parts that were found, by the name of their file.
         failures: Failures that an adopted `meta` lists.
-        backbones: Models whose outputs are missing.
-        missing: Parts that are missing.
-        encodes: Whether captions are encoded.
+        parts: Parts that are missing, in the order in which their files are written.
     """
 
     rows: tuple[SliceRow, ...]
     adopted: Mapping[str, Receipt]
     failures: tuple[RowFailure, ...]
-    backbones: tuple[Backbone, ...]
-    missing: tuple[str, ...]
-    encodes: bool
+    parts: tuple[SlicePart, ...]
 
     @property
-    def reads(self) -> bool:
-        """Return whether pixels are needed."""
-        return bool(self.backbones) or META_PART in self.missing
+    def opens(self) -> bool:
+        """Return whether the pictures' files are needed."""
+        return any(part.opens for part in self.parts)
+
+    @property
+    def makes_meta(self) -> bool:
+        """Return whether `meta` is missing."""
+        return any(part.name == META_PART for part in self.parts)
+
+    @property
+    def batched(self) -> tuple[SlicePart, ...]:
+        """Return the parts that process pictures in batches across slices."""
+        return tuple(part for part in self.parts if part.in_batches)
+
+    @property
+    def by_slice(self) -> tuple[SlicePart, ...]:
+        """Return the parts that process the pictures of a slice at once."""
+        return tuple(part for part in self.parts if not part.in_batches)
 
     @property
     def names(self) -> tuple[str, ...]:
-        """Return the names of the missing backbones: pictures of slices with the same names share model passes."""
-        return tuple(backbone.name for backbone in self.backbones)
+        """Return the names of the missing parts."""
+        return tuple(part.name for part in self.parts)
+
+    @property
+    def batch_names(self) -> tuple[str, ...]:
+        """Return the names of `batched`: pictures of slices with the same names share batches."""
+        return tuple(part.name for part in self.batched)
 
 
 @dataclass(slots=True, eq=False)
@@ -65,15 +73,15 @@ class SliceState:
         plan: What is left to do; None until the parts on disk were looked at.
         results: One for each row of the plan, in their order, as they become known.
         arrived: Pictures that are decoded or failed.
-        settled: Pictures that are embedded (or need no model) or failed.
+        settled: Pictures that went through all batches that they need (or need none) or failed.
         thumbnails: Thumbnails that are not stored yet and get files of their own.
         packed: Content hash -> thumbnail, of those that are stored as one object with the slice's files.
-        outputs: (backbone, output) -> (rows of the plan, dim), filled as batches come back.
-        captions: Vectors of the captions, or the error of encoding them.
+        made: Part name -> the result of each row of the plan, filled as batches come back.
+        unmade: Part name -> the error of a part that is made of a slice at once.
         receipts: Receipts of the parts on disk.
         error: Error that ended the slice.
         ended: Whether its receipt was made; later results are dropped.
-        is_written: Whether its last jobs (captions, files) were started.
+        is_written: Whether its last jobs (parts of a slice at once, files) were started.
     """
 
     task: SliceTask
@@ -83,8 +91,8 @@ class SliceState:
     settled: int = 0
     thumbnails: int = 0
     packed: dict[str, bytes] = field(default_factory=dict)
-    outputs: dict[tuple[str, str], NDArray[Any]] = field(default_factory=dict)
-    captions: NDArray[np.float32] | LodestoneError | None = None
+    made: dict[str, list[PartResult | None]] = field(default_factory=dict)
+    unmade: dict[str, LodestoneError] = field(default_factory=dict)
     receipts: list[Receipt] = field(default_factory=list)
     error: LodestoneError | None = None
     ended: bool = False
@@ -97,29 +105,25 @@ class SliceState:
         self.plan = plan
         self.receipts.extend(plan.adopted.values())
         self.results = [None] * len(plan.rows)
+        self.made = {part.name: [None] * len(plan.rows) for part in plan.batched}
 
-    def settle(self, places: Sequence[int], outputs: Mapping[str, Outputs], batch_rows: Sequence[int]) -> None:
-        """Take the outputs of embedded pictures.
+    def settle(self, numbers: Sequence[int], results: Mapping[str, Sequence[PartResult]]) -> None:
+        """Take the results of pictures that went through a batch.
 
         Args:
-            places: Numbers of the plan's rows.
-            outputs: Backbone -> outputs of a whole batch.
-            batch_rows: Row of each picture in the batch.
+            numbers: Numbers of the plan's rows.
+            results: Part name -> results of these pictures.
         """
-        rows, chosen = np.asarray(places, np.intp), np.asarray(batch_rows, np.intp)
-        for backbone, arrays in outputs.items():
-            for name, array in arrays.items():
-                key = (backbone, name)
-                if key not in self.outputs:
-                    self.outputs[key] = np.empty((len(self.results), *array.shape[1:]), array.dtype)
-                self.outputs[key][rows] = array[chosen]
-        self.settled += len(places)
+        for name, of_part in results.items():
+            for number, result in zip(numbers, of_part, strict=True):
+                self.made[name][number] = result
+        self.settled += len(numbers)
 
     def take(self, number: int, picture: PreparedPicture) -> None:
-        """Take a decoded picture; without models that need it, it is done."""
+        """Take a decoded picture; without a part that needs it in a batch, it is done."""
         self.results[number] = picture
         self.arrived += 1
-        if self.plan is not None and not self.plan.backbones:
+        if self.plan is not None and not self.plan.batched:
             self.settled += 1
 
     def fail(self, number: int, failure: RowFailure) -> None:
@@ -135,10 +139,10 @@ class SliceState:
 
     @property
     def pixels_done(self) -> bool:
-        """Return whether no picture is left to be read, decoded, embedded, or stored as a single thumbnail."""
+        """Return whether no picture is left to be read, decoded, processed in a batch, or stored as a single thumbnail."""
         if self.plan is None:
             return False
-        return not self.plan.reads or (self.settled == len(self.results) and not self.thumbnails)
+        return not self.plan.opens or (self.settled == len(self.results) and not self.thumbnails)
 
     def pictures(self) -> list[PreparedPicture]:
         """Return the pictures that could be used, in the order of the rows."""
@@ -148,39 +152,27 @@ class SliceState:
         """Return the failures of this attempt, in the order of the rows."""
         return [result for result in self.results if isinstance(result, RowFailure)]
 
-    def outputs_of(self, backbone: Backbone) -> dict[str, NDArray[Any]]:
-        """Return one backbone's outputs for `pictures()`: (n, dim) each."""
-        usable = np.asarray([isinstance(result, PreparedPicture) for result in self.results], np.bool_)
-        arrays: dict[str, NDArray[Any]] = {}
-        for spec in backbone.outputs:
-            array = self.outputs.get((backbone.name, spec.name))
-            if array is None:
-                arrays[spec.name] = np.empty((0, spec.dim), np.float16)
-            else:
-                arrays[spec.name] = array if usable.all() else array[usable]
-        return arrays
-
-    def known_captions(self) -> Captions:
-        """Return the captions to encode: those of the pictures just decoded, else those of the task."""
+    def rows(self) -> list[SliceRow]:
+        """Return the rows of the pictures that could be used: those of the plan, where no file is needed."""
         if self.plan is None:
             return []
-        if META_PART in self.plan.missing:
-            return [(picture.row.image_id, *pair) for picture in self.pictures() for pair in picture.captions]
-        return [(row.image_id, source, text) for row in self.plan.rows for source, text in row.captions]
+        return [picture.row for picture in self.pictures()] if self.plan.opens else list(self.plan.rows)
 
-    def done(self, *, captions: int = 0) -> int | None:
+    def results_of(self, part: SlicePart) -> list[PartResult]:
+        """Return what a part made of `rows()`."""
+        return [result for result in self.made.get(part.name, ()) if result is not None]
+
+    def done(self, *, work: float = 0.0) -> int | None:
         """Return how many pictures' worth of work is done, for progress; None when all is, because the receipt says that.
 
         Args:
-            captions: Captions that are encoded so far.
+            work: Work of the parts that are made of a slice at once, in pictures.
         """
         plan = self.plan
         if plan is None:
             return None
-        pixels = float(len(plan.rows) if plan.reads else 0)
-        count = sum(len(row.captions) for row in plan.rows) if plan.encodes else 0
-        whole = pixels + count * CAPTION_WORK
-        made = (self.settled if plan.reads else 0) + captions * CAPTION_WORK
+        whole = float(len(plan.rows) if plan.opens else 0) + sum(part.work(plan.rows) for part in plan.by_slice)
+        made = (self.settled if plan.opens else 0) + work
         if not whole or made >= whole:
             return None
         return min(int(len(plan.rows) * made / whole), len(plan.rows))
@@ -193,7 +185,8 @@ class SliceState:
             most_in_pass: As in the receipt.
         """
         plan = self.plan
-        embeds = plan is not None and bool(plan.backbones) and (self.error is None or self.pixels_done)
+        done = self.error is None or self.pixels_done
+        embeds = plan is not None and done and any(part.embeds for part in plan.parts)
         return SliceReceipt(
             slice_id=self.task.slice_id,
             receipts=tuple(self.receipts),

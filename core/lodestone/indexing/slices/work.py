@@ -1,52 +1,51 @@
-"""The stages that a slice goes through: plan, fetch, decode, embed, encode captions, write. Each is one call on plain values.
+"""Work of a slice: plan, fetch, decode, process, write. Each is one call on plain values.
 
-What runs when, and how much of it at once, is decided by the flow (flow.py). Each part of a slice becomes one Parquet
-file, `meta` last; in a bucket its thumbnails become one pack, first. Parts that a killed run left on disk, complete but without
-a receipt, are adopted and not computed again.
+What runs when, and how much of it at once, is decided by the flow (flow.py). Each part of a slice becomes one Parquet file,
+`meta` last; in a bucket its thumbnails become one pack, first. Parts that a killed run left on disk, complete but without a
+receipt, are adopted and not made again.
 """
 
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
-from typing import Final
+from typing import Any, Final
 
-import numpy as np
-from numpy.typing import NDArray
+import pyarrow as pa
 
-from lodestone.backbones.base import Backbone, Outputs
+from lodestone.backbones.base import Backbone
 from lodestone.backbones.registry import make_backbone
 from lodestone.catalog.records import Receipt
 from lodestone.errors import ImageError, LodestoneError, RunFailedError
+from lodestone.imaging.failures import FailureReason
 from lodestone.imaging.gpu_jpeg import GpuJpegs, gpu_jpegs
 from lodestone.imaging.thumbnail_packs import PackName
 from lodestone.imaging.thumbnails import ThumbnailStore
 from lodestone.indexing.faults import Faults
+from lodestone.indexing.parts.contract import Dropped, FinishedSlice, PartResult, Pictures, Postponed, SlicePart, in_order
+from lodestone.indexing.parts.registry import make_parts
 from lodestone.indexing.slices.files import PartFiles
 from lodestone.indexing.slices.isolation import DecodingChild, DecodingChildren
-from lodestone.indexing.slices.picture_inputs import (
-    PreparedPicture,
-    failure_of,
-    require_some_readable,
-    unwritable_thumbnails,
-)
+from lodestone.indexing.slices.picture_inputs import failure_of, require_some_readable, unwritable_thumbnails
 from lodestone.indexing.slices.preparing import Content, Decode, decoder
-from lodestone.indexing.slices.state import Captions, SlicePlan, SliceState
-from lodestone.indexing.tasks import META_PART, EmbedSettings, RowFailure, SliceParts, SliceRow, SliceTask
+from lodestone.indexing.slices.state import SlicePlan, SliceState, slice_error
+from lodestone.indexing.tasks import META_PART, EmbedSettings, RowFailure, SliceRow, SliceTask
 from lodestone.models.cache import ModelCache
 from lodestone.models.context import ModelContext
-from lodestone.models.gpu_memory import MemoryFit, free_cached_memory, no_room, out_of_gpu_memory
+from lodestone.models.gpu_memory import MemoryFit
 from lodestone.sources.joined import read_together
 from lodestone.sources.reading import Reader
+from lodestone.sources.trouble import Trouble
 from lodestone.text_encoders.base import TextEncoder
 from lodestone.text_encoders.registry import make_text_encoder
 
-_CAPTIONS_AT_ONCE: Final = 256
+_FILE_CHANGED: Final = "file_changed"  # of sources/reading.py
+_PASSING: Final = frozenset({*Trouble, FailureReason.MISSING, FailureReason.UNREADABLE, _FILE_CHANGED})
 
 
 class SliceWork:
-    """Models, readers and files of one worker. Light to construct; `warm_up` loads the models once. Thread-safe.
+    """Parts, readers and files of one worker. Light to construct; models are loaded once. Thread-safe.
 
     Args:
         settings: Models, folders and sizes.
@@ -54,6 +53,10 @@ class SliceWork:
         encoder: The text encoder; None for the one that the settings name.
         reader: Reads pictures; None for a new one.
         jpegs: Decodes ordinary JPEGs on a GPU; None for the one that `warm_up` loads where the settings ask for it.
+
+    Attributes:
+        parts: All parts of a slice, in the order in which their files are written.
+        memory: Pictures of a pass that memory has room for.
     """
 
     def __init__(
@@ -67,23 +70,23 @@ class SliceWork:
     ) -> None:
         self.settings = settings
         cache = ModelCache(settings.models)
-        context = ModelContext(cache, threads=settings.model_threads, compiled=settings.compile_models)
-        made = [make_backbone(name, context) for name in settings.backbones] if backbones is None else backbones
-        self.backbones: tuple[Backbone, ...] = tuple(made)
-        self._encoder = encoder or make_text_encoder(settings.text_encoder, context)
-        self.parts = SliceParts.of(self.backbones, self._encoder)
+        self._context = ModelContext(cache, threads=settings.model_threads, compiled=settings.compile_models)
+        self.memory = MemoryFit()
+        made = [make_backbone(name, self._context) for name in settings.backbones] if backbones is None else backbones
+        self.parts = make_parts(made, encoder or make_text_encoder(settings.text_encoder, self._context), self.memory)
         self.reader = reader or Reader()
+        self._by_name = {part.name: part for part in self.parts}
         self._files = PartFiles(settings.embeddings)
         self._thumbnails = ThumbnailStore(settings.thumbnails, size=settings.thumbnail_px)
         self._faults = Faults.from_environment()
-        self.memory = MemoryFit()
-        self._models = threading.Lock()  # one model pass at a time, whichever thread prepared its batch
+        self._models = threading.Lock()  # one part at a time runs a model, whichever thread prepared its batch
+        self._ready: set[str] = set()  # names of parts that are set up
         self._counting = threading.Lock()
         self._children: DecodingChildren | None = None
         self._jpegs = jpegs
 
     def warm_up(self) -> None:
-        """Load the image models. The text encoder is loaded at the first caption.
+        """Load the models of the parts that read pixels, where the settings say so; others are set up when they are needed.
 
         Raises:
             ModelUnavailableError: a model's package is not installed, or the GPU's memory has no room for a model.
@@ -91,36 +94,31 @@ class SliceWork:
         """
         if self.settings.gpu_decode and self._jpegs is None:
             self._jpegs = gpu_jpegs()
-        for backbone in self.backbones:
-            try:
-                backbone.warm_up(threads=self.settings.model_threads)
-            except Exception as error:
-                if not out_of_gpu_memory(error):
-                    raise
-                free_cached_memory()
-                raise no_room(backbone.name) from error
+        if self.settings.eager:
+            self._set_up([part for part in self.parts if part.in_batches])
+
+    def _set_up(self, parts: Sequence[SlicePart]) -> None:
+        with self._models:
+            for part in parts:
+                if part.name not in self._ready:
+                    part.setup(self._context)
+                    self._ready.add(part.name)
 
     def plan(self, task: SliceTask) -> SlicePlan:
         """Adopt what is on disk already, and return what is left to do.
 
         `meta` is not adopted without its pack of thumbnails, where there are packs: the pictures are then read again for both.
         """
-        adopted = self._files.adopt(task)
+        wanted = [part for part in self.parts if part.file in task.parts]
+        adopted = self._files.adopt(task, wanted)
         if META_PART in adopted and self.packs_thumbnails and self._thumbnails.packs.verify(_pack_of(task)).problem:
-            adopted = self._files.adopt(task, without_meta=True)
-        missing = tuple(part for part in task.parts if part not in adopted)
+            adopted = self._files.adopt(task, wanted, without_meta=True)
         rows = task.rows
         failures: tuple[RowFailure, ...] = ()
         if META_PART in adopted:
             rows, failures = self._files.usable(task, adopted[META_PART])
-        return SlicePlan(
-            rows=rows,
-            adopted=adopted,
-            failures=failures,
-            backbones=tuple(b for b in self.backbones if self.parts.backbones[b.name] in missing),
-            missing=missing,
-            encodes=self.parts.captions in missing,
-        )
+        missing = tuple(part for part in wanted if part.file not in adopted)
+        return SlicePlan(rows=rows, adopted=adopted, failures=failures, parts=missing)
 
     def fetch(self, rows: Sequence[SliceRow]) -> Iterator[Content | RowFailure]:
         """Yield the content of each picture of a group that is read together, or its failure.
@@ -135,8 +133,8 @@ class SliceWork:
     def decoder(self, plan: SlicePlan) -> Decode:
         """Return the function that decodes the pictures of a plan in this process, or in its children where it has some."""
         if self._children is not None:
-            return partial(self._children.decode, backbones=plan.names)
-        return decoder(self.settings, plan.names, self.backbones, self.reader, jpegs=self._jpegs)
+            return partial(self._children.decode, parts=plan.names)
+        return decoder(self.settings, plan.names, self.parts, self.reader, jpegs=self._jpegs)
 
     def decode_in_children(self, size: int) -> None:
         """Decode in child processes from now on; they start with the first pictures, and `close` stops them."""
@@ -169,49 +167,92 @@ class SliceWork:
             except OSError as error:  # a full disk is an OutOfSpaceError: what is left is the folder
                 raise unwritable_thumbnails(self._thumbnails, error) from error
 
-    def stack(self, names: Sequence[str], pictures: Sequence[PreparedPicture]) -> dict[str, NDArray[np.uint8]]:
-        """Return the inputs of a batch, (n, side, side, 3) uint8 by backbone, and empty the pictures' own."""
-        stacks = {name: np.stack([picture.inputs[name] for picture in pictures]) for name in names}
-        for picture in pictures:
-            picture.inputs.clear()  # the pixels are no longer needed; the picture's metadata is kept
-        return stacks
-
-    def embed(self, stacks: dict[str, NDArray[np.uint8]], spent: Callable[[], None]) -> dict[str, Outputs]:
-        """Return each backbone's outputs for a batch; where the GPU's memory has no room for it, in several passes.
+    def process_batch(
+        self, rows: Sequence[SliceRow], inputs: Mapping[str, Sequence[Any]], free: Callable[[], None]
+    ) -> dict[str, list[PartResult]]:
+        """Return the results of a batch of pictures by the names of parts that read pixels.
 
         Args:
-            stacks: From `stack`.
-            spent: Called when the models are free for this batch, to start its clock.
+            rows: The pictures (n).
+            inputs: Part name -> what it prepared of each of them (n), or why it dropped it.
+            free: Called when the models are free for this batch, to start its clock.
         """
-        on_device = {b.name: self.memory.upload(b, stacks[b.name]) for b in self.backbones if b.name in stacks}
+        parts = [self._by_name[name] for name in inputs]
+        self._set_up(parts)
+        results: dict[str, list[PartResult]] = {name: list(prepared) for name, prepared in inputs.items()}
+        kept = {name: _not_dropped(prepared) for name, prepared in inputs.items()}
+        collated = {
+            name: self._by_name[name].collate([inputs[name][place] for place in places])
+            for name, places in kept.items()
+            if places
+        }
         with self._models:
-            spent()
-            outputs = {
-                b.name: self.memory.embed(b, stacks[b.name], on_device.pop(b.name)) for b in self.backbones if b.name in stacks
-            }
+            free()
+            for name in list(collated):
+                pictures = Pictures([rows[place] for place in kept[name]], collated.pop(name))
+                made = self._by_name[name].process(pictures)
+                for place, result in zip(kept[name], made, strict=True):
+                    results[name][place] = result
         with self._counting:
             self._faults.reach("embedding")
-        return outputs
+        return results
 
-    def encode(self, captions: Captions, report_progress: Callable[[int], None]) -> NDArray[np.float32]:
-        """Return the vectors of the captions. They are encoded by length, because a pass is as long as its longest text.
+    def process_slice(self, state: SliceState, tell: Callable[[float], None]) -> dict[str, list[PartResult] | LodestoneError]:
+        """Return the results of the parts that are made of a slice at once, by name; at the first error, that in their place.
 
         Args:
-            captions: The captions.
-            report_progress: Called with the number of captions that are encoded.
+            state: A slice whose pictures are done.
+            tell: Called with the work that is done, in pictures.
         """
-        texts = [text for _, _, text in captions]
-        if texts:
-            with self._models:
-                self._encoder.warm_up(threads=self.settings.model_threads)
-        vectors = np.empty((len(texts), self._encoder.dim), np.float32)
-        by_length = sorted(range(len(texts)), key=lambda place: len(texts[place]))
-        for start in range(0, len(texts), _CAPTIONS_AT_ONCE):
-            places = by_length[start : start + _CAPTIONS_AT_ONCE]
-            with self._models:
-                vectors[places] = self._encoder.encode([texts[place] for place in places])
-            report_progress(start + len(places))
-        return vectors
+        plan, rows = state.plan, state.rows()
+        results: dict[str, list[PartResult] | LodestoneError] = {}
+        if plan is None:
+            return results
+        before = 0.0
+        for part in in_order(plan.by_slice):
+            try:
+                self._set_up([part])
+                others = self._others(part, state, results)
+                if others is None:
+                    results[part.name] = [Postponed("a part that it reads is missing")] * len(rows)
+                else:
+                    results[part.name] = self._process(part, state, others, partial(_told, tell, before))
+                before += part.work(plan.rows)
+            except Exception as error:  # noqa: BLE001 - it ends the slice, with its receipt
+                results[part.name] = slice_error(state.task, error)
+                break
+        return results
+
+    def _process(
+        self, part: SlicePart, state: SliceState, others: Mapping[str, pa.Table], tell: Callable[[float], None]
+    ) -> list[PartResult]:
+        rows = state.rows()
+        prepared: list[Any] = [picture.inputs.get(part.name) for picture in state.pictures()] or [None] * len(rows)
+        kept = _not_dropped(prepared)
+        collated = part.collate([prepared[place] for place in kept])
+        made = part.process(Pictures([rows[place] for place in kept], collated, others, lambda: self._models, tell))
+        for place, result in zip(kept, made, strict=True):
+            prepared[place] = result
+        return prepared
+
+    def _others(
+        self, part: SlicePart, state: SliceState, results: Mapping[str, list[PartResult] | LodestoneError]
+    ) -> dict[str, pa.Table] | None:
+        """Return the tables of the parts that a part reads, of this attempt or from their files; None where one is missing."""
+        plan = state.plan
+        tables: dict[str, pa.Table] = {}
+        for name in part.after:
+            other = self._by_name[name]
+            if plan is not None and other in plan.parts:
+                made = results.get(name, state.results_of(other))
+                table = None if isinstance(made, LodestoneError) else self._table(other, state, made)
+            else:
+                receipts = (*state.receipts, *state.task.done)
+                table = next((self._files.read(receipt) for receipt in receipts if receipt.part == other.file), None)
+            if table is None:
+                return None
+            tables[name] = table
+        return tables
 
     def require_readable(self, state: SliceState) -> None:
         """Raise when every read of a slice was denied and none has succeeded yet.
@@ -222,28 +263,35 @@ class SliceWork:
         require_some_readable(state.failures(), len(state.results), self.reader)
 
     def write(self, state: SliceState) -> Iterator[Receipt]:
-        """Write the files of a slice whose pictures and captions are done, and yield their receipts.
+        """Write the files of a slice whose parts are made, and yield their receipts. What is postponed is left out.
 
         Raises:
-            LodestoneError: a file cannot be written, or the captions could not be encoded; what was yielded is on disk.
+            LodestoneError: a file cannot be written, or a part could not be made; what was yielded is on disk.
         """
         plan, task = state.plan, state.task
         if plan is None:
             return
-        pictures = state.pictures()
-        rows = [picture.row for picture in pictures]
         if state.packed:
             self._thumbnails.packs.write(_pack_of(task), state.packed)
-        for backbone in plan.backbones:
-            part = self.parts.backbones[backbone.name]
-            yield self._finished(self._files.write_outputs(task, part, rows, state.outputs_of(backbone)))
-        if plan.encodes:
-            if state.captions is None or isinstance(state.captions, LodestoneError):
-                raise state.captions or RunFailedError("captions were not encoded", hint="run the same command again")
-            captions = state.known_captions()
-            yield self._finished(self._files.write_captions(task, self.parts.captions, captions, state.captions))
-        if META_PART in plan.missing:
-            yield self._finished(self._files.write_meta(task, pictures, state.failures()))
+        for part in plan.parts:
+            made = state.unmade.get(part.name, state.results_of(part))
+            if isinstance(made, LodestoneError):
+                raise made
+            if (table := self._table(part, state, made)) is not None:
+                yield self._finished(self._files.write(task, part, table))
+
+    def _table(self, part: SlicePart, state: SliceState, made: Sequence[PartResult]) -> pa.Table | None:
+        """Return the rows of a part; None where it is postponed."""
+        rows, failures = state.rows(), state.failures()
+        if len(made) != len(rows):
+            raise RunFailedError(f"the part {part.name!r} was not made of all pictures", hint="run the same command again")
+        final = [result for result in made if not isinstance(result, Postponed)]
+        if len(final) < len(made):
+            return None
+        is_added = not part.embeds and state.plan is not None and not state.plan.makes_meta
+        if is_added and any(failure.code in _PASSING for failure in failures):
+            return None  # of pictures that are indexed, and cannot be reached at this moment
+        return part.table(FinishedSlice(state.task, rows, final, failures))
 
     def _finished(self, receipt: Receipt) -> Receipt:
         with self._counting:
@@ -253,3 +301,12 @@ class SliceWork:
 
 def _pack_of(task: SliceTask) -> PackName:
     return PackName(task.corpus_id, task.fingerprint)
+
+
+def _told(tell: Callable[[float], None], before: float, work: float) -> None:
+    tell(before + work)
+
+
+def _not_dropped(prepared: Sequence[Any]) -> list[int]:
+    """Return the places of the pictures that a part did not drop when they were opened."""
+    return [place for place, item in enumerate(prepared) if not isinstance(item, Dropped)]

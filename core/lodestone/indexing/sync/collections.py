@@ -19,6 +19,7 @@ from lodestone.catalog.unsettled_swaps import retained_collections
 from lodestone.config.compositions import all_compositions
 from lodestone.errors import CollectionDamagedError, EmbeddingsDamagedError
 from lodestone.indexing.faults import Faults
+from lodestone.indexing.parts.registry import SliceParts
 from lodestone.indexing.progress import Meter, Progress, ProgressEvent, RunStage, silent
 from lodestone.indexing.resources import StoredHome
 from lodestone.indexing.sync.fused_target import fused_targets, is_fused
@@ -26,7 +27,6 @@ from lodestone.indexing.sync.loaders import GroupLoader, LoaderFactory
 from lodestone.indexing.sync.loading import IN_FLIGHT, load
 from lodestone.indexing.sync.targets import CaptionTarget, SpaceTarget, Target
 from lodestone.indexing.sync.verify import delete_orphan_points, verify
-from lodestone.indexing.tasks import SliceParts
 from lodestone.spaces.names import BRIDGE, TAGS
 from lodestone.tags.delivery import COLLECTION, deliver, mend
 

@@ -18,6 +18,7 @@ from lodestone.embeddings.slices import read_part
 from lodestone.embeddings.stored import read_outputs
 from lodestone.embeddings.tables import matrix_of
 from lodestone.files.area import FileArea
+from lodestone.indexing.parts.registry import further_parts
 from lodestone.spaces.base import Projection
 from lodestone.store.base import Payload, PointBatch
 
@@ -30,7 +31,7 @@ class PlannedSlice:
         slice_id: Id of the slice.
         receipts: Part name -> receipt, of all its finished parts.
         image_ids: Its active pictures (n), in row order.
-        payloads: Filter fields of each of them (n).
+        payloads: Filter fields of each of them (n), as far as the catalog knows them.
         captions: Ids of the captions that these pictures have; None in a collection with one point per picture.
         cleared: Pictures whose older points are removed before the new ones are written, because there may be fewer now.
         described: Ids of the captions of these pictures, in a collection of one point per picture that is made of them too.
@@ -117,7 +118,8 @@ class PicturePoints(PointMaker):
         for planned in group.slices:
             kept, outputs = read_outputs(embeddings, planned.receipts, self.parts, self.projection.requires, planned.image_ids)
             ids += [planned.image_ids[place] for place in kept]
-            payloads += [planned.payloads[place] for place in kept]
+            fields = payloads_of(embeddings, planned)
+            payloads += [fields[place] for place in kept]
             for key, rows in outputs.items():
                 columns[key].append(rows)
         if not ids:
@@ -151,12 +153,27 @@ class CaptionPoints(PointMaker):
             captions: list[str] = table.column("caption_id").to_pylist()
             owners: list[str] = table.column("image_id").to_pylist()
             sources: list[str] = table.column("source").to_pylist()
-            fields = dict(zip(planned.image_ids, planned.payloads, strict=True))
+            fields = dict(zip(planned.image_ids, payloads_of(embeddings, planned), strict=True))
             rows = [row for row, key in enumerate(captions) if key in current and owners[row] in fields]
             ids += [captions[row] for row in rows]
             payloads += [{**fields[owners[row]], "image": owners[row], "source": sources[row]} for row in rows]
             vectors.append(_unit(matrix_of(table, "vector")[rows].astype(np.float32)))
         return PointBatch(ids, np.concatenate(vectors), payloads) if ids else _no_points(self.dim)
+
+
+def payloads_of(embeddings: FileArea, planned: PlannedSlice) -> Sequence[Payload]:
+    """Return the filter fields of a slice's pictures: those that the catalog knows, and those in the files of further parts.
+
+    Raises:
+        EmbeddingsDamagedError: a file is missing or damaged.
+    """
+    payloads = planned.payloads
+    for part in further_parts():
+        receipt = planned.receipts.get(part.file) if part.fields else None
+        if receipt is not None:
+            added = part.payloads(read_part(embeddings, receipt))
+            payloads = [{**held, **added.get(image_id, {})} for image_id, held in zip(planned.image_ids, payloads, strict=True)]
+    return payloads
 
 
 def _no_points(dim: int) -> PointBatch:

@@ -19,13 +19,13 @@ from typing import TYPE_CHECKING, Final, Literal
 from lodestone.catalog.records import ImageRecord, ImageState, Root, SliceRecord
 from lodestone.errors import CollectionDamagedError, EmbeddingsDamagedError, LodestoneError, StoreError
 from lodestone.files.bounds import changed_ns
+from lodestone.indexing.parts.registry import SliceParts
 from lodestone.indexing.progress import silent
 from lodestone.indexing.scan import mounts
 from lodestone.indexing.scan.mounts import Mounts
 from lodestone.indexing.sync.collections import SyncResources, make_targets, rebuild_empty
 from lodestone.indexing.sync.targets import Target
 from lodestone.indexing.sync.verify import verify
-from lodestone.indexing.tasks import SliceParts
 from lodestone.sources.uris import path_of
 
 if TYPE_CHECKING:

@@ -18,8 +18,9 @@ from lodestone.catalog.identity import caption_id
 from lodestone.catalog.pictures.taken import taken_fields
 from lodestone.catalog.records import ImageFields, ImageState, SliceRecord
 from lodestone.files.area import FileArea
+from lodestone.indexing.parts.registry import SliceParts, further_fields
 from lodestone.indexing.sync.load_groups import CaptionPoints, LoadGroup, PicturePoints, PlannedSlice, PointMaker
-from lodestone.indexing.tasks import META_PART, SliceParts
+from lodestone.indexing.tasks import META_PART
 from lodestone.sources.uris import folders_of
 from lodestone.spaces.base import Projection
 from lodestone.spaces.names import CAPTIONS, captions_collection
@@ -52,7 +53,8 @@ class Target(ABC):
 
     def spec(self, settings: StoreSettings, profile: Profile) -> CollectionSpec:
         """Return the specification of the collection under these settings."""
-        return settings.specify(self.collection, dim=self.dim, fields=self.fields, profile=profile)
+        fields = (*self.fields, *further_fields())
+        return settings.specify(self.collection, dim=self.dim, fields=fields, profile=profile)
 
     @property
     @abstractmethod

@@ -95,10 +95,9 @@ def test_a_pack_that_is_damaged_is_made_again_without_a_model(tmp_path: Path, da
 def test_another_model_leaves_the_pack_as_it_is(tmp_path: Path) -> None:
     bucket = BucketInMemory()
     with Stand(tmp_path, backbones=("mean", "other"), thumbnails=bucket) as stand:
-        parts = stand.pipeline.parts
-        task = stand.task(4, parts=(parts.backbones["mean"], parts.captions, "meta"))
+        task = stand.task(4, parts=("mean-1", "captions-length-1", "meta"))
         collected(stand, [task])
-        later = SliceTask(task.slice_id, task.corpus_id, task.fingerprint, task.rows[1:], (parts.backbones["other"],))
+        later = SliceTask(task.slice_id, task.corpus_id, task.fingerprint, task.rows[1:], ("other-1",))
         bucket.counts.clear()
         (receipt,) = collected(stand, [later])
         assert (receipt.error, receipt.embedded) == (None, 3)

@@ -22,9 +22,9 @@ def queues(**limits: int) -> PictureQueues:
 def queued(stand: Stand, waiting: PictureQueues, pictures: int) -> SliceState:
     task = stand.task(pictures)
     state = SliceState(task)
-    state.begin(stand.stages.plan(task))
+    state.begin(stand.work.plan(task))
     assert state.plan is not None
-    waiting.add_reads(state, state.plan, stand.stages.decoder(state.plan))
+    waiting.add_reads(state, state.plan, stand.work.decoder(state.plan))
     return state
 
 

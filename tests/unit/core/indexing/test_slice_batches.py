@@ -18,15 +18,10 @@ from lodestone.indexing.embed import slice_batches
 from lodestone.indexing.embed.slice_batches import SliceBatches, SliceBatchLimits
 from lodestone.indexing.embed.slicing import plan_slices
 from lodestone.indexing.heartbeat import Heartbeat
+from lodestone.indexing.parts.registry import SliceParts
 from lodestone.indexing.progress import STOPPING, Progress, ProgressEvent, silent
 from lodestone.indexing.stop_request import StopRequest
-from lodestone.indexing.tasks import (
-    SliceParts,
-    SliceProgressCallback,
-    SliceReceipt,
-    SliceTask,
-    ignore_progress,
-)
+from lodestone.indexing.tasks import SliceProgressCallback, SliceReceipt, SliceTask, ignore_progress
 
 SLICES, IN_FLIGHT = 12, 3
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from tests.support.pipelines import MeanBackbone, Stand
+from tests.support.pipelines import LengthEncoder, MeanBackbone, Stand
 
 from lodestone.backbones.base import Pixels
 from lodestone.embeddings.slices import read_part
@@ -69,9 +69,8 @@ def test_batches_are_filled_across_slices_and_each_picture_gets_its_own_outputs(
 
 def test_slices_that_miss_different_models_share_no_batch(tmp_path: Path) -> None:
     with Stand(tmp_path, backbones=("mean", "other"), batch_size=6) as stand:
-        parts = stand.pipeline.parts
         both = [stand.task(4) for _ in range(2)]
-        one = [stand.task(4, parts=(parts.backbones["other"], "meta")) for _ in range(2)]
+        one = [stand.task(4, parts=("other-1", "meta")) for _ in range(2)]
         receipts = collected(stand, [both[0], one[0], both[1], one[1]])
         assert all(receipt.error is None for receipt in receipts.values())
         assert sum(stand.backbones[0].batches) == 8
@@ -212,7 +211,7 @@ def test_a_full_disk_at_a_thumbnail_ends_the_slice(tmp_path: Path, monkeypatch: 
         def full(*_: Any) -> None:
             raise OutOfSpaceError("no space left", hint="free some space")
 
-        monkeypatch.setattr(stand.stages, "put_thumbnails", full)
+        monkeypatch.setattr(stand.work, "put_thumbnails", full)
         (receipt,) = stand.pipeline.run([stand.task(4)])
     assert isinstance(receipt.error, OutOfSpaceError)
     assert receipt.receipts == ()
@@ -253,7 +252,7 @@ def test_captions_that_cannot_be_encoded_keep_the_outputs(tmp_path: Path, monkey
         def broken(*_: Any) -> None:
             raise RuntimeError("no encoder")
 
-        monkeypatch.setattr(stand.stages, "encode", broken)
+        monkeypatch.setattr(LengthEncoder, "encode", broken)
         (receipt,) = stand.pipeline.run([stand.task(4, captions=1)])
     assert isinstance(receipt.error, RunFailedError)
     assert [part.part for part in receipt.receipts] == ["mean-1"]
@@ -275,7 +274,7 @@ def test_what_lies_on_disk_is_adopted_without_reading_a_picture(tmp_path: Path) 
 def test_captions_alone_are_encoded_without_reading_a_picture(tmp_path: Path) -> None:
     with Stand(tmp_path) as stand:
         stand.reader.hook = lambda locator: pytest.fail(f"{locator} was read")
-        task = stand.task(3, captions=2, parts=(stand.pipeline.parts.captions,))
+        task = stand.task(3, captions=2, parts=("captions-length-1",))
         (receipt,) = stand.pipeline.run([task])
         assert receipt.error is None
         assert len(rows_of(stand, receipt, "captions")) == 6
@@ -293,12 +292,12 @@ class _Child:
     """Pretends to be an isolated child: decodes here, counts how often it was asked and closed."""
 
     def __init__(self, stand: Stand) -> None:
-        self._decode = decoder(stand.settings, ["mean"], stand.backbones, stand.reader)
+        self._decode = decoder(stand.settings, ["mean", "meta"], stand.work.parts, stand.reader)
         self.decoded = 0
         self.closed = threading.Event()
 
-    def decode(self, row: Any, content: Any, *, backbones: tuple[str, ...]) -> Any:
-        assert backbones == ("mean",)
+    def decode(self, row: Any, content: Any, *, parts: tuple[str, ...]) -> Any:
+        assert parts == ("mean", "captions", "meta")
         self.decoded += 1
         return self._decode(row, content)
 
@@ -313,7 +312,7 @@ def test_a_slice_that_needs_the_worker_gets_no_company_and_its_pictures_a_child(
     taken: list[str] = []
     with Stand(tmp_path, slices=3) as stand:
         child = _Child(stand)
-        monkeypatch.setattr(stand.stages, "isolated", lambda: child)
+        monkeypatch.setattr(stand.work, "isolated", lambda: child)
         tasks = [
             stand.task(3, name="a"),
             stand.task(3, name="alone", alone=True),

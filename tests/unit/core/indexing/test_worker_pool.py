@@ -12,6 +12,7 @@ from lodestone.config.settings import IndexSettings, Settings
 from lodestone.files.opening import open_area
 from lodestone.indexing.embed import executors
 from lodestone.indexing.embed.worker_pool import ProcessExecutor, _Worker
+from lodestone.indexing.parts.outputs import OutputsPart
 from lodestone.indexing.slices.limits import PipelineLimits, slices_in_flight
 from lodestone.indexing.tasks import EmbedSettings, SliceTask
 from lodestone.models import hardware
@@ -65,8 +66,9 @@ def test_a_fast_machine_gets_larger_batches_and_more_slices(tmp_path: Path, monk
 
     area = open_area(tmp_path)
     settings = EmbedSettings((), "", tmp_path, area, area)
-    there, not_there = MeanBackbone(), MeanBackbone("other")
-    monkeypatch.setattr(there, "on_gpu", lambda: True)
+    model = MeanBackbone()
+    monkeypatch.setattr(model, "on_gpu", lambda: True)
+    there, not_there = OutputsPart(model), OutputsPart(MeanBackbone("other"))
     small = PipelineLimits.of(settings, [there, not_there])  # a batch for a GPU would need gigabytes on the CPU
     monkeypatch.setattr(pipeline_limits, "gpus", lambda: 1)
     large = PipelineLimits.of(settings, [there])
