@@ -79,7 +79,13 @@ def part_schema(columns: Iterable[pa.Field]) -> pa.Schema:
 
     Each picture has at least one row. That of a picture of which nothing was made has nulls, and `error_code` where it was
     dropped.
+
+    Raises:
+        ValueError: a column has a name of `META_SCHEMA`, by which compaction knows the rows of `meta`.
     """
+    columns = tuple(columns)
+    if taken := {column.name for column in columns} & set(META_SCHEMA.names):
+        raise ValueError(f"columns of a part are named {sorted(taken)}, as those of `meta` are: give them other names")
     why = (pa.field("error_code", pa.string()), pa.field("error_message", pa.string()))
     return pa.schema([_ID, _HASH, *why, *(column.with_nullable(True) for column in columns)])
 

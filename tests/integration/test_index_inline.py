@@ -24,6 +24,7 @@ from tests.support.pictures import (
 from lodestone.catalog.records import ImageState
 from lodestone.errors import ImageError, InvalidRequestError, NotFoundError, OutOfSpaceError, StoreLockedError
 from lodestone.home.runtime import Runtime
+from lodestone.indexing.parts.outputs import OutputsPart
 from lodestone.indexing.progress import CAPTIONS_ALONE, ProgressEvent, RunStage
 from lodestone.indexing.run.index_run import index_paths
 from lodestone.indexing.run.remove import remove_corpus
@@ -266,8 +267,11 @@ def test_captions_beside_the_pictures_are_followed_without_reading_pixels(
     assert runtime.store.count(captions) == 2
     paths[0].with_suffix(".txt").write_text("a cat on the roof\n", encoding="utf-8")
     paths[9].with_suffix(".txt").write_text("two boats\n", encoding="utf-8")
+    loaded: list[str] = []
+    monkeypatch.setattr(OutputsPart, "setup", lambda part, _: loaded.append(part.name))
     report = index(runtime, photos)
     assert report.counts["recaptioned"] == 2
+    assert loaded == [], "no image model is needed"
     assert report.counts.get("embedded", 0) == 0
     ids = image_ids(runtime)
     stored = [payload for batch in runtime.store.scroll(captions) for payload in batch.payloads]

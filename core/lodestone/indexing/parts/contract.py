@@ -266,15 +266,17 @@ class SlicePart(ABC):
         return task.fingerprint
 
     def fits(self, read: Callable[[Sequence[str]], pa.Table], needed: Mapping[str, str]) -> bool:
-        """Return whether a file of a killed run has rows of all the pictures that it must have.
+        """Return whether a file of a killed run has rows of all the pictures that it must have, and no reason in place of rows.
+
+        The reason may be that a picture could not be read then.
 
         Args:
             read: Reads columns of the file.
             needed: Image id -> content hash.
         """
-        table = read(("image_id", "hash"))
-        rows = dict(zip(table.column("image_id").to_pylist(), table.column("hash").to_pylist(), strict=True))
-        return all(rows.get(image_id) == content for image_id, content in needed.items())
+        rows = read(("image_id", "hash", "error_code")).to_pylist()
+        held = {row["image_id"]: row["hash"] for row in rows if row["error_code"] is None}
+        return all(held.get(image_id) == content for image_id, content in needed.items())
 
     def payloads(self, table: pa.Table) -> Mapping[str, Payload]:
         """Return image id -> filter fields, from the columns of `fields` of the part's file.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
 import numpy as np
@@ -94,6 +94,12 @@ class OutputsPart(SlicePart):
         pixels, uploaded = pictures.prepared
         outputs = self._memory.embed(self._backbone, pixels, uploaded)
         return [Made({name: array[row] for name, array in outputs.items()}) for row in range(len(pixels))]
+
+    def fits(self, read: Callable[[Sequence[str]], pa.Table], needed: Mapping[str, str]) -> bool:
+        """Return whether a file of a killed run has outputs of all the pictures that it must have."""
+        table = read(("image_id", "hash"))
+        held = dict(zip(table.column("image_id").to_pylist(), table.column("hash").to_pylist(), strict=True))
+        return all(held.get(image_id) == content for image_id, content in needed.items())
 
     def table(self, finished: FinishedSlice) -> pa.Table:
         """Return the outputs of the pictures that could be used."""

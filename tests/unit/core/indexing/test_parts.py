@@ -249,16 +249,21 @@ def test_a_part_waits_for_files_that_are_away_and_drops_those_that_are_broken(
         assert "number-1" in [one.part for one in whole.receipts], "a picture that is new fails as a whole, with its reason"
 
 
-def test_what_a_killed_run_left_of_a_part_is_adopted_where_it_has_all_pictures(
+def test_what_a_killed_run_left_of_a_part_is_adopted_where_it_has_rows_of_all_pictures(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    register(monkeypatch, PixelPart)
+    register(monkeypatch, NumberPart)
     with Stand(tmp_path) as stand:
         task = alone(stand.task(3), "number-1")
         run(stand, task)
         assert run(stand, task).adopted == ("number-1",)
         another = replace(task, rows=(*task.rows, SliceRow(str(uuid4()), "0" * 64, task.rows[0].path, "b/000004.jpg", 1, 1)))
         assert run(stand, another).adopted == ()
+        changed = replace(task, rows=(task.rows[0]._replace(hash="0" * 64), *task.rows[1:]))
+        assert run(stand, changed).adopted == ()
+        NumberPart.results["000001.jpg"] = Dropped("missing")
+        run(stand, replace(task, fingerprint="a" * 32))
+        assert run(stand, replace(task, fingerprint="a" * 32)).adopted == (), "a picture may be there again"
 
 
 def test_fields_are_read_from_the_rows_of_a_picture(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -274,6 +279,11 @@ def test_fields_are_read_from_the_rows_of_a_picture(monkeypatch: pytest.MonkeyPa
         NUMBER,
     )
     assert part.payloads(table) == {"a": {"word": ["x", "y"], "number": 5}, "b": {}}
+
+
+def test_a_column_of_a_part_has_no_name_of_meta() -> None:
+    with pytest.raises(ValueError, match=r"\['size', 'uri'\], as those of `meta` are"):
+        own_schema(pa.field("uri", pa.string()), pa.field("size", pa.int64()), pa.field("mine", pa.int64()))
 
 
 def test_a_part_is_refused_that_reads_pixels_and_parts_or_takes_a_field_s_name(monkeypatch: pytest.MonkeyPatch) -> None:
