@@ -71,7 +71,7 @@ def write_part(area: FileArea, corpus_id: str, fp: str, part: str, table: pa.Tab
         area: The area that holds the embeddings files.
         corpus_id: The corpus of the slice.
         fp: The slice's fingerprint.
-        part: `meta`, `captions-<encoder>-<version>` or `<backbone>-<version>`.
+        part: `meta`, `captions-<encoder>-<version>`, `<backbone>-<version>` or `<part>-<version>`.
         table: Columns as in `lodestone_schemas.arrow`.
 
     Raises:

@@ -213,6 +213,26 @@ def test_rows_tell_what_was_made_dropped_and_could_not_be_read(tmp_path: Path, m
     assert {row["image_id"]: row["hash"] for row in found} == {row.image_id: row.hash for row in task.rows}
 
 
+def test_progress_goes_on_from_one_part_of_a_slice_to_the_next(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    class First(NumberPart):
+        def work(self, rows: Sequence[SliceRow]) -> float:
+            return len(rows)
+
+        def process(self, pictures: Pictures) -> Sequence[PartResult]:
+            pictures.tell(len(pictures.rows) / 2)
+            return [Made([]) for _ in pictures.rows]
+
+    class Second(First):
+        name = "second"
+
+    register(monkeypatch, First, Second)
+    reported: list[int] = []
+    with Stand(tmp_path) as stand:
+        task = alone(stand.task(8), "number-1", "second-1")
+        list(stand.pipeline.run([task], lambda _, pictures: reported.append(pictures)))
+    assert reported == [2, 6]
+
+
 def test_a_part_that_is_postponed_is_not_written_and_costs_no_other(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     register(monkeypatch, NumberPart)
     NumberPart.results["000001.jpg"] = Postponed("the service is busy")
