@@ -17,11 +17,14 @@ from lodestone.config.settings import Settings
 from lodestone.embeddings.slices import read_part
 from lodestone.home.runtime import Runtime
 from lodestone.indexing.parts import registry
+from lodestone.indexing.parts.contract import Postponed
 from lodestone.indexing.parts.outputs import OutputsPart
 from lodestone.indexing.run.index_run import index_paths
 from lodestone.indexing.run.report import IndexReport, IndexRequest
+from lodestone.indexing.sync.collections import make_targets
 from lodestone.store.base import Filter, MatchAny, VectorQuery
 from lodestone.text_encoders.minilm import MiniLM
+from lodestone_schemas.collections import FieldKind
 
 PAGE = Path(__file__).parents[2] / "docs" / "recipes" / "add-a-part.md"
 FILE = "colours-1"
@@ -150,6 +153,21 @@ def test_the_part_alone_is_made_of_pictures_that_were_indexed_before(
         assert [(row["error_code"], row["colour"]) for row in rows["tiny.png"]] == [("too_small", None)]
 
 
+def test_a_part_that_is_postponed_is_told_and_made_by_the_next_run(
+    tmp_path: Path, settings: Settings, added: Callable[[], Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write_coloured(tmp_path / "photos")
+    part = added()
+    with monkeypatch.context() as busy:
+        busy.setattr(part, "process", lambda _, pictures: [Postponed("the service is busy")] * len(pictures.rows))
+        first = indexed(settings, tmp_path / "photos")
+    second = indexed(settings, tmp_path / "photos")
+
+    assert (first.images, first.counts["embedded"]) == (11, 11)
+    assert first.warnings == ("the part 'colours' was not made of 3 slices (the service is busy); the next run tries again",)
+    assert (second.counts.get("embedded", 0), second.counts["added"], second.warnings) == (0, 11, ())
+
+
 def test_pictures_are_filtered_by_the_field_of_the_part_whether_they_were_indexed_before_or_after(
     tmp_path: Path, settings: Settings, added: Callable[[], Any]
 ) -> None:
@@ -158,11 +176,14 @@ def test_pictures_are_filtered_by_the_field_of_the_part_whether_they_were_indexe
     added()
     indexed(settings, tmp_path / "photos")
     Image.new("RGB", (80, 80), (200, 40, 40)).save(tmp_path / "photos" / "later.png")
-    indexed(settings, tmp_path / "photos")
+    later = indexed(settings, tmp_path / "photos")
     names: dict[str, Any] = {"Filter": Filter, "MatchAny": MatchAny}
     exec(code_of_the_filter(), names)
 
+    assert (later.counts["embedded"], later.counts.get("added", 0)) == (1, 0), "a new picture gets the part on the way"
     with Runtime.open(settings, purpose="a test") as runtime:
+        for target in make_targets(runtime):
+            assert ("colour", FieldKind.KEYWORD) in target.spec(runtime.settings.store, runtime.profile).fields
         for space in runtime.projections():
             assert len(found(runtime, space, None)) == 12
             assert found(runtime, space, names["reddish"]) == {"red0.png", "red1.png", "later.png"}

@@ -9,8 +9,8 @@ from __future__ import annotations
 import os
 import re
 import socket
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final, NamedTuple
 
@@ -130,6 +130,7 @@ class SliceReceipt:
         worker: `host:pid` of the worker; "" where the executor does not know.
         stages: Work of each stage of this worker so far, over all its slices; empty where the executor does not know.
         most_in_pass: Pictures that the memory of this worker's GPU has room for in one pass; 0 where it never ran out.
+        postponed: Name of a part -> why the slice lacks it until a later run.
     """
 
     slice_id: str
@@ -142,6 +143,7 @@ class SliceReceipt:
     worker: str = ""
     stages: tuple[StageShare, ...] = ()
     most_in_pass: int = 0
+    postponed: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

@@ -108,6 +108,8 @@ class SliceBatches:
         incomplete: Pictures whose files end early.
         completed: Pictures that went through the models, now or before their worker was killed.
         added: Pictures that were embedded before and got a further part.
+        postponed: Name of a part -> slices that lack it until a later run.
+        why_postponed: Name of a part -> why one of them does.
         adopted: Parts that were found on disk.
         deaths: Workers that crashed.
         retries: Slices that were retried.
@@ -130,6 +132,8 @@ class SliceBatches:
     incomplete: int = 0
     completed: int = 0
     added: int = 0
+    postponed: Counter[str] = field(default_factory=Counter)
+    why_postponed: dict[str, str] = field(default_factory=dict)
     adopted: int = 0
     deaths: int = 0
     retries: int = 0
@@ -235,6 +239,8 @@ class SliceBatches:
         self.completed += max(receipt.embedded, recorded.active)
         self.added += 0 if receipt.embedded or recorded.active else self._pictures_of_further(receipt, current.record)
         self.adopted += len(receipt.adopted)
+        self.postponed.update(receipt.postponed.keys())
+        self.why_postponed.update(receipt.postponed)
         if receipt.most_in_pass:
             self.most_in_pass = min(self.most_in_pass or receipt.most_in_pass, receipt.most_in_pass)
         if receipt.stages:

@@ -346,6 +346,11 @@ class _Job:
             self.completed += self.slice_batches.completed
             self._given_up |= self.slice_batches.given_up
             self.stages = self.slice_batches.stages or self.stages
+            self.warnings += [
+                f"the part {name!r} was not made of {slices:,} slices ({self.slice_batches.why_postponed[name]}); the next run "
+                "tries again"
+                for name, slices in self.slice_batches.postponed.items()
+            ]
             if most := self.slice_batches.most_in_pass:
                 self.warnings.append(
                     f"the memory of a GPU ran out: batches were made smaller, down to {most} pictures "

@@ -78,6 +78,7 @@ class SliceState:
         packed: Content hash -> thumbnail, of those that are stored as one object with the slice's files.
         made: Part name -> the result of each row of the plan, filled as batches come back.
         unmade: Part name -> the error of a part that is made of a slice at once.
+        postponed: Part name -> why the slice lacks it until a later run.
         receipts: Receipts of the parts on disk.
         error: Error that ended the slice.
         ended: Whether its receipt was made; later results are dropped.
@@ -93,6 +94,7 @@ class SliceState:
     packed: dict[str, bytes] = field(default_factory=dict)
     made: dict[str, list[PartResult | None]] = field(default_factory=dict)
     unmade: dict[str, LodestoneError] = field(default_factory=dict)
+    postponed: dict[str, str] = field(default_factory=dict)
     receipts: list[Receipt] = field(default_factory=list)
     error: LodestoneError | None = None
     ended: bool = False
@@ -198,6 +200,7 @@ class SliceState:
             worker=this_worker(),
             stages=stages,
             most_in_pass=most_in_pass,
+            postponed=dict(self.postponed),
         )
 
 

@@ -23,7 +23,7 @@ from lodestone.imaging.gpu_jpeg import GpuJpegs, gpu_jpegs
 from lodestone.imaging.thumbnail_packs import PackName
 from lodestone.imaging.thumbnails import ThumbnailStore
 from lodestone.indexing.faults import Faults
-from lodestone.indexing.parts.contract import Dropped, FinishedSlice, PartResult, Pictures, Postponed, SlicePart, in_order
+from lodestone.indexing.parts.contract import Dropped, FinishedSlice, Made, PartResult, Pictures, Postponed, SlicePart, in_order
 from lodestone.indexing.parts.registry import make_parts
 from lodestone.indexing.slices.files import PartFiles
 from lodestone.indexing.slices.isolation import DecodingChild, DecodingChildren
@@ -245,7 +245,8 @@ class SliceWork:
             other = self._by_name[name]
             if plan is not None and other in plan.parts:
                 made = results.get(name, state.results_of(other))
-                table = None if isinstance(made, LodestoneError) else self._table(other, state, made)
+                of_slice = None if isinstance(made, LodestoneError) else self._table(other, state, made)
+                table = None if isinstance(of_slice, Postponed) else of_slice
             else:
                 receipts = (*state.receipts, *state.task.done)
                 table = next((self._files.read(receipt) for receipt in receipts if receipt.part == other.file), None)
@@ -277,20 +278,26 @@ class SliceWork:
             made = state.unmade.get(part.name, state.results_of(part))
             if isinstance(made, LodestoneError):
                 raise made
-            if (table := self._table(part, state, made)) is not None:
+            table = self._table(part, state, made)
+            if isinstance(table, Postponed):
+                state.postponed[part.name] = table.message
+            else:
                 yield self._finished(self._files.write(task, part, table))
 
-    def _table(self, part: SlicePart, state: SliceState, made: Sequence[PartResult]) -> pa.Table | None:
-        """Return the rows of a part; None where it is postponed."""
+    def _table(self, part: SlicePart, state: SliceState, made: Sequence[PartResult]) -> pa.Table | Postponed:
+        """Return the rows of a part, or why it is postponed."""
         rows, failures = state.rows(), state.failures()
         if len(made) != len(rows):
             raise RunFailedError(f"the part {part.name!r} was not made of all pictures", hint="run the same command again")
-        final = [result for result in made if not isinstance(result, Postponed)]
-        if len(final) < len(made):
-            return None
+        final: list[Made | Dropped] = []
+        for result in made:
+            if isinstance(result, Postponed):
+                return result
+            final.append(result)
         is_added = not part.embeds and state.plan is not None and not state.plan.makes_meta
-        if is_added and any(failure.code in _PASSING for failure in failures):
-            return None  # of pictures that are indexed, and cannot be reached at this moment
+        away = [failure for failure in failures if is_added and failure.code in _PASSING]
+        if away:
+            return Postponed(f"{away[0].uri!r} cannot be read now: {away[0].message}")
         return part.table(FinishedSlice(state.task, rows, final, failures))
 
     def _finished(self, receipt: Receipt) -> Receipt:

@@ -238,7 +238,7 @@ def test_a_part_that_is_postponed_is_not_written_and_costs_no_other(tmp_path: Pa
     NumberPart.results["000001.jpg"] = Postponed("the service is busy")
     with Stand(tmp_path) as stand:
         receipt = run(stand, stand.task(3))
-    assert receipt.error is None
+    assert (receipt.error, receipt.postponed) == (None, {"number": "the service is busy"})
     assert [one.part for one in receipt.receipts] == ["mean-1", "captions-length-1", "meta"]
 
 
@@ -265,6 +265,7 @@ def test_a_part_waits_for_files_that_are_away_and_drops_those_that_are_broken(
         receipt = run(stand, alone(stand.task(2), "number-1"))
         assert receipt.error is None
         assert [one.part for one in receipt.receipts] == (["number-1"] if written else [])
+        assert receipt.postponed.keys() == (set() if written else {"number"})
         whole = run(stand, stand.task(2))
         assert "number-1" in [one.part for one in whole.receipts], "a picture that is new fails as a whole, with its reason"
 
