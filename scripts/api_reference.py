@@ -40,7 +40,7 @@ PAGES: Final[Mapping[str, tuple[str, tuple[str, ...]]]] = {
         (
             "lodestone.query.tree",
             "lodestone.query.engine.QueryEngine",
-            "lodestone.services.api.LodestoneApi",
+            "lodestone_client.sync_api.LodestoneApi",
         ),
     ),
     "contracts.md": (

@@ -16,8 +16,8 @@ ROOT: Final = Path(__file__).resolve().parents[1]
 FOLDER: Final = ROOT / "client" / "lodestone_client"
 
 _NAMES: Final = (
-    (r"async_(client|managing|transport)", r"sync_\1"),  # modules
-    (r"Async(Lodestone|Managing|Transport|PagedList)", r"\1"),  # ours
+    (r"async_(api|client|transport)", r"sync_\1"),  # modules
+    (r"Async(Lodestone|LodestoneApi|Transport|PagedList|Performer)", r"\1"),  # ours
     (r"AsyncIterator", "Iterator"),
     (r"__a(enter|exit)__", r"__\1__"),
     (r"asynccontextmanager", "contextmanager"),
@@ -29,6 +29,7 @@ _NAMES: Final = (
 _PHRASES: Final = (
     ("await ", ""),
     ("for asynchronous code", "for ordinary code"),
+    ("; `sync_api` is made of it", ""),
     ("; `sync_transport` is made of it", ""),
     ("Sends calls within one event loop; an asynchronous context", "Sends calls. Safe to use from several threads; a context"),
     ("for use within one event loop. Close", "safe to use from several threads. Close"),

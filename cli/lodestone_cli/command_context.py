@@ -26,10 +26,10 @@ if TYPE_CHECKING:
     from lodestone.home.running_service.address import ServiceAddress
     from lodestone.home.running_service.client import ServiceClient
     from lodestone.home.runtime import Runtime
-    from lodestone.services.api import LodestoneApi
     from lodestone_cli.home_client import HomeClient
     from lodestone_cli.locators import Locator
     from lodestone_client import Lodestone
+    from lodestone_client.sync_api import LodestoneApi
 
     M = TypeVar("M", bound=BaseModel)
 else:

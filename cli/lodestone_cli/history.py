@@ -15,8 +15,8 @@ from lodestone_cli.terminal.console import print_table
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from lodestone.services.api import LodestoneApi
     from lodestone_cli.locators import Locator
+    from lodestone_client.sync_api import LodestoneApi
     from lodestone_schemas.api import QueryExplanation, QueryInfo, QueryPage
 
 KINDS: Final = {"similar": "like an indexed picture", "picture": "like a picture", "composed": "like several pictures"}

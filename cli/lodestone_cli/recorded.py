@@ -10,8 +10,8 @@ from lodestone.errors import InvalidRequestError, NotFoundError
 from lodestone_cli.naming import counted, id_among, is_id, short
 
 if TYPE_CHECKING:
-    from lodestone.services.api import LodestoneApi
     from lodestone_cli.command_context import CommandContext
+    from lodestone_client.sync_api import LodestoneApi
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,7 +8,6 @@ from typing import Final
 
 from lodestone_client.call import Call, as_nothing
 from lodestone_client.problems import unavailable
-from lodestone_client.read_calls import request_of
 from lodestone_schemas.api import SearchRequest
 from lodestone_schemas.batch import BatchAnswer, BatchLine
 
@@ -47,6 +46,6 @@ class Window:
 
 def windows(requests: Iterable[SearchRequest | str]) -> Iterator[Window]:
     """Yield all queries in windows, numbered from 1."""
-    numbered = enumerate((request_of(one) for one in requests), 1)
+    numbered = enumerate((SearchRequest(query=one) if isinstance(one, str) else one for one in requests), 1)
     while part := dict(itertools.islice(numbered, _WINDOW)):
         yield Window(part)

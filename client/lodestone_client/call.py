@@ -14,7 +14,7 @@ from lodestone_schemas.api import SearchOptions
 T = TypeVar("T")
 M = TypeVar("M", bound=BaseModel)
 
-IDEMPOTENCY_KEY = "Idempotency-Key"
+IDEMPOTENCY_HEADER = "Idempotency-Key"
 PROXY_TIMEOUT = "X-Request-Timeout-Seconds"  # Ray Serve's: no service keeps a deadline while a request waits for a replica
 _PROXY_GRACE_S = 2.0  # beyond the deadline, which the service itself should keep
 NDJSON = "application/x-ndjson"

@@ -13,7 +13,7 @@ from typing import Any, Final, TypeVar
 
 import httpx
 
-from lodestone_client import read_calls
+from lodestone_client.calls import part
 from lodestone_client.connection import Connection
 from lodestone_schemas.api import DoneEvent, Hit, ImageInfo, ImagePage, ResultsEvent, SearchResponse
 from lodestone_schemas.batch import BatchAnswer
@@ -123,7 +123,7 @@ class NotebookDisplay:
         if left <= 0:
             return Thumbnail(problem="no time was left")
         try:
-            with http.stream("GET", read_calls.thumbnail(image_id).path, timeout=self._connection.timeout(left)) as answer:
+            with http.stream("GET", f"/v1/images/{part(image_id)}/thumbnail", timeout=self._connection.timeout(left)) as answer:
                 if not answer.is_success:
                     return Thumbnail(problem=f"the service answered {answer.status_code}")
                 for chunk in answer.iter_bytes():

@@ -210,6 +210,23 @@ def test_feedback_by_rank_file_and_id_is_learnt_once_and_taken_back(cli: Termina
     cli.good("tags", "undo", "--since", "1h")
 
 
+def test_feedback_is_taken_back_as_it_was_given_with_its_trust_and_its_tags(cli: Terminal) -> None:
+    answer = cli.asked("a person outdoors")
+    short = answer["query_id"][:8]
+    judged = ("feedback", short, "-r", "2", "-r", "3", "-i", "1")
+    assert cli.data(*judged)["applied"]
+    assert len(cli.data("tags", "list", "--text", "a person outdoors", "--source", "feedback")["tags"]) == 2
+    assert "nothing changed: this feedback does not count" in cli.good("feedback", short, "-r", "2", "--withdraw")
+    told = cli.good(*judged, "--withdraw")
+    assert "took back the feedback on 'a person outdoors'" in told
+    assert "trust in" in told
+    assert cli.data("tags", "list", "--text", "a person outdoors", "--source", "feedback")["tags"] == []
+    assert cli.data("trust", "show")["topics"] == []
+    assert not cli.data(*judged, "--withdraw")["applied"]
+    assert cli.data(*judged)["applied"]  # what was taken back may be said again
+    assert cli.data(*judged, "--withdraw")["applied"]
+
+
 # -- tags ----------------------------------------------------------------------------------------------------------------------
 
 

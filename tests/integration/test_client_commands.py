@@ -52,6 +52,10 @@ def test_a_search_is_explained_replayed_and_judged(run) -> None:
     again = run("feedback", query_id, "-r", first, "-i", found.json["hits"][2]["image_id"])
     assert "given before" in again.out
     assert run("trust", "show", "-o", "json").json["topics"]
+    back = run("feedback", query_id, "-r", "1", "-i", "3", "--withdraw", "-o", "json")
+    assert back.json["applied"]
+    assert run("trust", "show", "-o", "json").json["topics"] == []
+    assert "nothing changed" in run("feedback", query_id, "-r", "1", "-i", "3", "--withdraw").out
 
 
 def test_results_are_shown_by_their_place_in_the_service(run) -> None:
@@ -87,6 +91,8 @@ def test_what_is_there_is_listed(run, remote: Served) -> None:
     described = run("directory", "describe", "family/pictures")
     assert "8 pictures, 0 waiting, 0 failed" in described.out, described.err
     assert run("directory", "jobs", "-o", "json").json == []
+    unknown = run("directory", "cancel", "zzzz")
+    assert (unknown.code, "there is no job 'zzzz'" in unknown.err) == (3, True)
     status = run("status", "-o", "json").json
     assert (status["service"], status["ready"], status["images"]) == (remote.address.url, True, 8)
     assert "family: 8 pictures" in run("status").out

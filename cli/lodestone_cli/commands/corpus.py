@@ -16,7 +16,7 @@ from lodestone_cli.remains import print_remains, remains_facts
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from lodestone.services.api import LodestoneApi
+    from lodestone_client.sync_api import LodestoneApi
 
 app = typer.Typer(help="Collections of pictures that were indexed under one name.", no_args_is_help=True)
 

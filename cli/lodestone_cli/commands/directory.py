@@ -12,7 +12,7 @@ import typer
 from lodestone_cli.background import index_here
 from lodestone_cli.command_context import CommandContext, printable
 from lodestone_cli.completion import complete_corpora, complete_roots
-from lodestone_cli.naming import confirm, local_time
+from lodestone_cli.naming import confirm, id_among, local_time
 from lodestone_cli.options import HomeOption, Output, OutputOption, ProfileOption
 from lodestone_cli.progress import shown_wait
 from lodestone_cli.remains import print_remains, remains_facts
@@ -246,6 +246,21 @@ def jobs(home: HomeOption = None, profile: ProfileOption = None, output: OutputO
                 console.print(printable(line), markup=False)
 
         context.emit([job.model_dump(mode="json") for job in background], human)
+
+
+@app.command()
+def cancel(
+    job_id: Annotated[str, typer.Argument(help="Id of a job, or its beginning: directory jobs.", show_default=False)],
+    home: HomeOption = None,
+    profile: ProfileOption = None,
+    output: OutputOption = Output.HUMAN,
+) -> None:
+    """Take back background indexing that waits, or stop what goes on. What is finished is kept."""
+    with CommandContext(home=home, profile=profile, output=output, purpose="lodestone directory", away=True) as context:
+        known = [job.job_id for job in context.api.jobs().jobs] if context.is_served else []
+        job = context.api.cancel_job(id_among(job_id, known, what="job", hint="lodestone directory jobs"))
+        line = f"{job.job_id[:8]} of {job.corpus} is {job.state}"
+        context.emit(job.model_dump(mode="json"), lambda console: console.print(printable(line), markup=False))
 
 
 @app.command()

@@ -102,6 +102,9 @@ def feedback(
     eta: Annotated[
         float | None, typer.Option("--eta", help="Learning rate, up to 1; default: trust.eta.", show_default=False)
     ] = None,
+    withdraw: Annotated[
+        bool, typer.Option("--withdraw", help="Take this feedback back, as it was given: its change of trust and its tags go.")
+    ] = False,
     home: HomeOption = None,
     profile: ProfileOption = None,
     output: OutputOption = Output.HUMAN,
@@ -124,10 +127,17 @@ def feedback(
                 eta=eta,
             )
         )
-        with shown_wait(context, "learning"):
-            result = context.api.feedback(request)
+        with shown_wait(context, "taking it back" if withdraw else "learning"):
+            result = context.api.withdraw_feedback(request) if withdraw else context.api.feedback(request)
         judged = {*request.relevant, *request.irrelevant}
-        context.emit(result.model_dump(mode="json"), lambda console: _print_feedback(console, recorded, result, judged))
+
+        def human(console: Console) -> None:
+            if withdraw:
+                _print_withdrawn(console, recorded, result)
+            else:
+                _print_feedback(console, recorded, result, judged)
+
+        context.emit(result.model_dump(mode="json"), human)
 
 
 def _add_paths(hits: list[dict[str, Any]], paths: Mapping[str, str]) -> None:
@@ -175,20 +185,32 @@ def _print_replay(console: Console, recorded: RecordedAnswer, result: ReplayResu
         console.print(f"{'':>12} and {len(result.moved) - _MOVED} more", style="dim")
 
 
-def _print_feedback(console: Console, recorded: RecordedAnswer, result: FeedbackResult, judged: set[str]) -> None:
+def _print_withdrawn(console: Console, recorded: RecordedAnswer, result: FeedbackResult) -> None:
+    if result.applied:
+        console.print(printable(f"took back the feedback on {recorded.text!r}"), markup=False)
+        _print_trust(console, result)
+    else:
+        console.print("nothing changed: this feedback does not count, or names other pictures than were judged together")
+
+
+def _print_trust(console: Console, result: FeedbackResult) -> None:
     from rich.table import Table
 
+    table = Table(box=None, pad_edge=False)
+    for heading in ("trust in", "before", "", "now"):
+        table.add_column(heading)
+    for space, after in result.after.items():
+        table.add_row(printable(space), f"{result.before.get(space, 1.0):.4f}", "->", f"{after:.4f}")
+    print_table(console, table)
+
+
+def _print_feedback(console: Console, recorded: RecordedAnswer, result: FeedbackResult, judged: set[str]) -> None:
     unknown = [one for one in result.ignored if one in judged]
     if result.applied:
         console.print(
             printable(f"learnt from {counted(len(judged) - len(unknown), 'picture')} of {recorded.text!r}"), markup=False
         )
-        table = Table(box=None, pad_edge=False)
-        for heading in ("trust in", "before", "", "now"):
-            table.add_column(heading)
-        for space, after in result.after.items():
-            table.add_row(printable(space), f"{result.before.get(space, 1.0):.4f}", "->", f"{after:.4f}")
-        print_table(console, table)
+        _print_trust(console, result)
         if all(abs(after - result.before.get(space, 1.0)) < _SHOWN / 2 for space, after in result.after.items()):
             console.print("no weight changed: the spaces ranked these pictures alike", style="dim")
     elif len(unknown) == len(judged):

@@ -29,6 +29,8 @@ from lodestone.services.use_cases import Services
 from lodestone_cli.home_client import HomeClient, deliver_tags
 from lodestone_schemas.api import FeedbackRequest, Hit, SearchRequest, SearchResponse
 from lodestone_schemas.directories import DirectoryRelocation, DirectoryRequest, DirectorySplit
+from lodestone_schemas.operation_rows import Where
+from lodestone_schemas.operations import OPERATIONS
 from lodestone_schemas.service import Alive
 
 ID = "00000000-0000-4000-8000-000000000000"
@@ -52,8 +54,11 @@ ASKED: dict[str, tuple[tuple[Any, ...], dict[str, Any]]] = {
     "search": ((SearchRequest(query="a boat"),), {}),
     "similar": ((ID,), {}),
     "by_picture": ((b"",), {}),
+    "tag_picture": ((b"",), {}),
+    "tag_image": ((ID,), {}),
     "replay": ((ID,), {"fresh": True}),
     "feedback": ((FeedbackRequest(query_id=ID, relevant=[ID]),), {}),
+    "withdraw_feedback": ((FeedbackRequest(query_id=ID, relevant=[ID]),), {}),
     "generators": ((), {}),
     "find_duplicates": ((), {}),
     "verify": ((), {}),
@@ -65,7 +70,14 @@ ASKED: dict[str, tuple[tuple[Any, ...], dict[str, Any]]] = {
     "remove_directory": ((ID,), {}),
     "remove_image": ((ID,), {}),
     "jobs": ((), {}),
+    "cancel_job": ((ID,), {}),
 }
+
+
+def test_every_operation_that_a_service_does_first_is_tried_here() -> None:
+    first = {name for name, operation in OPERATIONS.items() if operation.row.where is Where.SERVICE_FIRST}
+
+    assert set(ASKED) == first | {"replay"}
 
 
 @pytest.mark.parametrize("name", ASKED)

@@ -432,4 +432,4 @@ def test_tags_and_pages_are_asked_as_they_are_meant(client: Maker) -> None:
         asker.add_tags(TagRequest(image_ids=[IMAGE], text="ours"))
         asker.tags(20, 10, corpus="family & friends")
     assert server.asked[0].json == {"image_ids": [IMAGE], "text": "ours"}
-    assert server.asked[1].path == "/v1/tags?limit=10&offset=20&corpus=family+%26+friends"
+    assert server.asked[1].path == "/v1/tags?offset=20&limit=10&corpus=family+%26+friends"

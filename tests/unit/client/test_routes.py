@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 import re
 from collections.abc import Callable, Iterator
-from typing import Any, get_type_hints
+from typing import Any
 
 import httpx
 import pytest
@@ -58,6 +58,7 @@ CALLS: dict[str, Callable[[Lodestone], Any]] = {
     "replay": lambda c: c.replay(ID, fresh=True),
     "guide_picture": lambda c: c.guide_picture(ID, "exemplar/0"),
     "feedback": lambda c: c.feedback(FeedbackRequest(query_id=ID)),
+    "withdraw_feedback": lambda c: c.withdraw_feedback(FeedbackRequest(query_id=ID)),
     "trust": lambda c: c.trust(),
     "trust_events": lambda c: c.trust_events(topic="t"),
     "generators": lambda c: c.generators(),
@@ -149,7 +150,6 @@ def test_every_route_can_be_asked(client: Lodestone, asked: list[httpx.Request],
         ("post", "/v1/session/unlock"),
         ("get", "/v1/access"),
         ("post", "/v1/images/paths"),
-        ("post", "/v1/feedback/withdraw"),
     }
 
 
@@ -189,5 +189,5 @@ def test_both_clients_have_the_same_methods() -> None:
         other = second[name]
         assert inspect.signature(method).parameters == inspect.signature(other).parameters, name
         assert inspect.getdoc(method) == inspect.getdoc(other), name
-        returned, awaited = (get_type_hints(one)["return"] for one in (method, other))
-        assert str(awaited).replace("AsyncIterator", "Iterator") == str(returned), name
+        returned, awaited = (inspect.signature(one).return_annotation for one in (method, other))
+        assert awaited.replace("AsyncIterator", "Iterator") == returned, name
