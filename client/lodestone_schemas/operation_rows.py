@@ -112,11 +112,11 @@ class Declared:
         """
         values = {name: arguments.arguments.get(name, one.default) for name, one in self.signature.parameters.items()}
         for name, value in values.items():
-            if (value is None or isinstance(value, str)) and (message := self._message(name)) is not None:
+            if (value is None or isinstance(value, str)) and (message := self.message(name)) is not None:
                 values[name] = message() if value is None else message(query=value)
         return values
 
-    def _message(self, name: str) -> Callable[..., BaseModel] | None:
+    def message(self, name: str) -> type[BaseModel] | None:
         """Return the class of the message that a parameter takes; None for one that takes none."""
         if not self.signature.parameters[name].annotation[0].isupper():  # `str | None`: nothing is imported to know it
             return None

@@ -79,6 +79,8 @@ _SERVED: Final = Where.SERVICE_FIRST
 class Operations:
     """The operations of every face: a service over HTTP, both Python clients, and a home in this process."""
 
+    # -- searches, and what a picture shows
+
     @answers(Row("POST /v1/search", "search.answer", scopes=READ, where=_SERVED, command="search"))
     def search(self, request: SearchRequest | str) -> SearchResponse:
         """Return the final answer to a query in words, or to one composed of words and indexed pictures."""

@@ -1,8 +1,9 @@
 """Table of what holds for each HTTP route: its scopes, its body, its time, and the limits that apply to it.
 
-Every route of the service has one row here. The middlewares, the check of scopes, the proxies and the OpenAPI document read the
-row; none of them knows a path. A path that is no route has the row `NO_ROUTE`, with the usual limits. `create_app` refuses to
-start when a route has no row, or a row has no route. The recipe docs/recipes/add-a-route.md shows how to add both.
+Every route of the service has one row here; those of operations are made of the table of operations. The middlewares, the
+check of scopes, the proxies and the OpenAPI document read the row; none of them knows a path. A path that is no route has the
+row `NO_ROUTE`, with the usual limits. `create_app` refuses to start when a route has no row, or a row has no route. The recipe
+docs/recipes/add-a-route.md shows how to add both.
 """
 
 from __future__ import annotations
@@ -12,13 +13,15 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from enum import Enum
 from re import Pattern
-from typing import Final
+from typing import Any, Final
 
 from starlette.routing import compile_path
 from starlette.types import Scope as AsgiScope
 
 from lodestone.config.serve import ServeSettings
 from lodestone_schemas.access import Scope
+from lodestone_schemas.operation_rows import Declared
+from lodestone_schemas.operations import OPERATIONS, READ, SERVICE_OPERATIONS
 
 MAX_JSON_BYTES: Final = 64 * 1024
 """Largest body in bytes of a route that takes an ordinary JSON message."""
@@ -168,24 +171,89 @@ class RoutePolicy:
 NO_ROUTE: Final = RoutePolicy(method="", path="")
 """What holds for requests to paths that are no route."""
 
-# What changes something needs the right to look, too; Lodestone's own commands and administration do not.
-_READ: Final = (Scope.SEARCH,)
-_TEACH: Final = (Scope.SEARCH, Scope.FEEDBACK)
-_MANAGE: Final = (Scope.SEARCH, Scope.INDEX)
-_INDEX: Final = (Scope.INDEX,)
-_ADMINISTER: Final = (Scope.ADMIN,)
-
-_QUERY: Final = AdmissionRule.QUERY
+_QUERY: Final = {"admission": AdmissionRule.QUERY, "deadline": DeadlineRule.QUERY}
+_OPEN: Final = {"access": AccessRule.OPEN, "rate_limited": False}
 _NOT_FOUND: Final = frozenset({404})
 _NOT_SENDABLE: Final = frozenset({409, 413})  # a picture that is not embedded yet, or is too large
 _UNREADABLE_PLACE: Final = frozenset({502})
 _DISK_FULL: Final = frozenset({507})
+_UNREADABLE_PICTURE: Final = _NOT_SENDABLE | _UNREADABLE_PLACE | _DISK_FULL
+_LONGEST: Final = DeadlineRule.LONGEST
+
+# What holds for the routes of operations in the service, beside what the table of operations says of them.
+_OPERATIONS: Final[Mapping[str, Mapping[str, Any]]] = {
+    # -- the service's state
+    "alive": {**_OPEN, "probe": True, "observed": False},
+    "ready": {**_OPEN, "probe": True, "observed": False},
+    # -- search
+    "search": _QUERY,
+    "stream": _QUERY,
+    "by_picture": {**_QUERY, "body": PICTURE},
+    "by_url": {**_QUERY, "problems": _UNREADABLE_PLACE},
+    "similar": _QUERY,
+    # -- pictures
+    "images": {"problems": _NOT_FOUND},
+    "browse": {"problems": _NOT_FOUND},
+    "tag_picture": {**_QUERY, "body": PICTURE},
+    "tag_image": {**_QUERY, "problems": _NOT_SENDABLE | _UNREADABLE_PLACE},
+    "thumbnail": {"problems": _UNREADABLE_PICTURE},
+    "content": {"problems": _UNREADABLE_PICTURE},
+    # -- directories
+    "directories": {"problems": _NOT_FOUND},
+    "add_directory": {"problems": _NOT_FOUND | _UNREADABLE_PLACE},
+    "relocate_directory": {"problems": _UNREADABLE_PLACE},
+    "index_directory": {"problems": _UNREADABLE_PLACE},
+    # -- recorded queries, and what is learnt from their users
+    "replay": {"admission": AdmissionRule.QUERY, "deadline": _LONGEST},
+    "feedback": {"problems": _NOT_FOUND},
+    "withdraw_feedback": {"problems": _NOT_FOUND},
+    "tags": {"problems": _NOT_FOUND},
+    "add_tags": {"problems": _NOT_FOUND},
+    # -- models, in the shapes of OpenAI's API
+    "models": {"openai_errors": True},
+    "model": {"openai_errors": True},
+    "embeddings": {"admission": AdmissionRule.QUERY, "body": LARGE_JSON, "openai_errors": True},
+    "generate_images": {"admission": AdmissionRule.QUERY, "deadline": _LONGEST, "openai_errors": True},
+    # -- keys, and Lodestone's own commands
+    "create_key": {"problems": _NOT_FOUND | _DISK_FULL},
+    "rotate_key": {"problems": _DISK_FULL},
+    "find_duplicates": {"problems": _NOT_FOUND | _DISK_FULL},
+    "sync": {"problems": _DISK_FULL},
+    "shadow": {"problems": _NOT_FOUND | _DISK_FULL},
+}
+
+
+def _of(operation: Declared) -> RoutePolicy:
+    """Return the row of an operation's route. An answer that is streamed begins at once, however long the work takes."""
+    row = operation.row
+    usual = RoutePolicy(
+        method=row.method,
+        path=row.path,
+        scopes=row.scopes,
+        idempotent=operation.idempotent,
+        deadline=DeadlineRule.ENDLESS if row.endless and not operation.streams else DeadlineRule.PATIENCE,
+        streams=operation.streams,
+    )
+    return replace(usual, **_OPERATIONS.get(operation.name, {}))
+
 
 # fmt: off
 TABLE: Final[tuple[RoutePolicy, ...]] = (
     # -- operations
-    RoutePolicy(method="GET", path="/healthz", access=AccessRule.OPEN, probe=True, rate_limited=False, observed=False),
-    RoutePolicy(method="GET", path="/readyz", access=AccessRule.OPEN, probe=True, rate_limited=False, observed=False),
+    *(_of(operation) for operation in (*OPERATIONS.values(), *SERVICE_OPERATIONS.values())),
+    # -- searches and pictures, spelt for browsers and for streams
+    RoutePolicy(
+        method="GET", path="/v1/search", scopes=READ, admission=AdmissionRule.QUERY, deadline=DeadlineRule.QUERY
+    ),
+    RoutePolicy(
+        method="GET", path="/v1/search/stream/{query_id}", scopes=READ, deadline=DeadlineRule.QUERY, streams=True
+    ),
+    RoutePolicy(
+        method="POST", path="/v1/search/batch", scopes=READ, admission=AdmissionRule.LINES, deadline=DeadlineRule.LINES,
+        body=LINES, streams=True,
+    ),
+    RoutePolicy(method="POST", path="/v1/images/paths", scopes=READ),
+    # -- the service itself, and its pages
     RoutePolicy(method="GET", path="/metrics", access=AccessRule.METRICS, rate_limited=False, observed=False),
     RoutePolicy(method="GET", path="/openapi.json", access=AccessRule.OPEN, rate_limited=False),
     RoutePolicy(method="GET", path="/", access=AccessRule.OPEN, rate_limited=False),
@@ -197,125 +265,7 @@ TABLE: Final[tuple[RoutePolicy, ...]] = (
     RoutePolicy(method="POST", path="/v1/session", rate_limited=False),
     RoutePolicy(method="DELETE", path="/v1/session", rate_limited=False),
     RoutePolicy(method="POST", path="/v1/session/unlock"),
-    RoutePolicy(method="GET", path="/v1/access", scopes=_READ),
-    RoutePolicy(method="GET", path="/v1/status"),
-    # -- search
-    RoutePolicy(method="POST", path="/v1/search", scopes=_READ, admission=_QUERY, deadline=DeadlineRule.QUERY),
-    RoutePolicy(method="GET", path="/v1/search", scopes=_READ, admission=_QUERY, deadline=DeadlineRule.QUERY),
-    RoutePolicy(
-        method="POST", path="/v1/search/image", scopes=_READ, admission=_QUERY, deadline=DeadlineRule.QUERY, body=PICTURE
-    ),
-    RoutePolicy(
-        method="POST", path="/v1/search/url", scopes=_READ, admission=_QUERY, deadline=DeadlineRule.QUERY,
-        problems=_UNREADABLE_PLACE,
-    ),
-    RoutePolicy(
-        method="POST", path="/v1/search/stream", scopes=_READ, admission=_QUERY, deadline=DeadlineRule.QUERY, streams=True
-    ),
-    RoutePolicy(
-        method="GET", path="/v1/search/stream/{query_id}", scopes=_READ, deadline=DeadlineRule.QUERY, streams=True
-    ),
-    RoutePolicy(
-        method="POST", path="/v1/search/batch", scopes=_READ, admission=AdmissionRule.LINES, deadline=DeadlineRule.LINES,
-        body=LINES, streams=True,
-    ),
-    # -- pictures
-    RoutePolicy(method="GET", path="/v1/images", scopes=_READ, problems=_NOT_FOUND),
-    RoutePolicy(method="POST", path="/v1/images/paths", scopes=_READ),
-    RoutePolicy(method="POST", path="/v1/images/browse", scopes=_READ, problems=_NOT_FOUND),
-    RoutePolicy(method="GET", path="/v1/images/{image_id}", scopes=_READ),
-    RoutePolicy(
-        method="DELETE", path="/v1/images/{image_id}", scopes=_MANAGE, idempotent=True, deadline=DeadlineRule.ENDLESS
-    ),
-    RoutePolicy(
-        method="GET", path="/v1/images/{image_id}/similar", scopes=_READ, admission=_QUERY, deadline=DeadlineRule.QUERY
-    ),
-    RoutePolicy(
-        method="POST", path="/v1/images/tags", scopes=_READ, admission=_QUERY, deadline=DeadlineRule.QUERY, body=PICTURE
-    ),
-    RoutePolicy(
-        method="GET", path="/v1/images/{image_id}/tags", scopes=_READ, admission=_QUERY, deadline=DeadlineRule.QUERY,
-        problems=_NOT_SENDABLE | _UNREADABLE_PLACE,
-    ),
-    RoutePolicy(
-        method="GET", path="/v1/images/{image_id}/thumbnail", scopes=_READ,
-        problems=_NOT_SENDABLE | _UNREADABLE_PLACE | _DISK_FULL,
-    ),
-    RoutePolicy(
-        method="GET", path="/v1/images/{image_id}/content", scopes=_READ,
-        problems=_NOT_SENDABLE | _UNREADABLE_PLACE | _DISK_FULL,
-    ),
-    # -- corpora, directories, jobs and runs
-    RoutePolicy(method="GET", path="/v1/corpora", scopes=_READ),
-    RoutePolicy(method="PATCH", path="/v1/corpora/{name:path}", scopes=_INDEX, deadline=DeadlineRule.ENDLESS),
-    RoutePolicy(method="DELETE", path="/v1/corpora/{name:path}", scopes=_INDEX, deadline=DeadlineRule.ENDLESS),
-    RoutePolicy(method="GET", path="/v1/directories", scopes=_READ, problems=_NOT_FOUND),
-    RoutePolicy(
-        method="POST", path="/v1/directories", scopes=_MANAGE, idempotent=True, problems=_NOT_FOUND | _UNREADABLE_PLACE
-    ),
-    RoutePolicy(method="GET", path="/v1/directories/{directory_id}", scopes=_READ),
-    RoutePolicy(method="PATCH", path="/v1/directories/{directory_id}", scopes=_MANAGE, idempotent=True),
-    RoutePolicy(
-        method="DELETE", path="/v1/directories/{directory_id}", scopes=_MANAGE, idempotent=True, deadline=DeadlineRule.ENDLESS
-    ),
-    RoutePolicy(
-        method="POST", path="/v1/directories/{directory_id}/relocate", scopes=_MANAGE, idempotent=True,
-        deadline=DeadlineRule.ENDLESS, problems=_UNREADABLE_PLACE,
-    ),
-    RoutePolicy(
-        method="POST", path="/v1/directories/{directory_id}/split", scopes=_MANAGE, idempotent=True,
-        deadline=DeadlineRule.ENDLESS,
-    ),
-    RoutePolicy(
-        method="POST", path="/v1/directories/{directory_id}/index", scopes=_MANAGE, idempotent=True,
-        problems=_UNREADABLE_PLACE,
-    ),
-    RoutePolicy(method="GET", path="/v1/jobs", scopes=_READ),
-    RoutePolicy(method="DELETE", path="/v1/jobs/{job_id}", scopes=_MANAGE),
-    RoutePolicy(method="GET", path="/v1/runs", scopes=_READ),
-    RoutePolicy(method="GET", path="/v1/runs/{run_id}", scopes=_READ),
-    RoutePolicy(method="POST", path="/v1/runs/{run_id}/cancel", scopes=_MANAGE),
-    RoutePolicy(method="GET", path="/v1/runs/{run_id}/failures", scopes=_READ),
-    # -- recorded queries, and what is learnt from their users
-    RoutePolicy(method="GET", path="/v1/queries", scopes=_READ),
-    RoutePolicy(method="GET", path="/v1/queries/{query_id}", scopes=_READ),
-    RoutePolicy(
-        method="POST", path="/v1/queries/{query_id}/replay", scopes=_READ, admission=_QUERY, deadline=DeadlineRule.LONGEST
-    ),
-    RoutePolicy(method="GET", path="/v1/queries/{query_id}/guides/{guide_id:path}", scopes=_READ),
-    RoutePolicy(method="POST", path="/v1/feedback", scopes=_TEACH, idempotent=True, problems=_NOT_FOUND),
-    RoutePolicy(method="POST", path="/v1/feedback/withdraw", scopes=_TEACH, idempotent=True, problems=_NOT_FOUND),
-    RoutePolicy(method="GET", path="/v1/tags", scopes=_READ, problems=_NOT_FOUND),
-    RoutePolicy(method="GET", path="/v1/tags/texts", scopes=_READ),
-    RoutePolicy(method="POST", path="/v1/tags", scopes=_TEACH, idempotent=True, problems=_NOT_FOUND),
-    RoutePolicy(method="DELETE", path="/v1/tags/{tag_id}", scopes=_TEACH, idempotent=True),
-    RoutePolicy(method="GET", path="/v1/trust", scopes=_READ),
-    RoutePolicy(method="GET", path="/v1/trust/events", scopes=_READ),
-    RoutePolicy(method="GET", path="/v1/generators", scopes=_READ),
-    # -- models, in the shapes of OpenAI's API
-    RoutePolicy(method="GET", path="/v1/models", scopes=_READ, openai_errors=True),
-    RoutePolicy(method="GET", path="/v1/models/{model_id:path}", scopes=_READ, openai_errors=True),
-    RoutePolicy(
-        method="POST", path="/v1/embeddings", scopes=_READ, admission=_QUERY, body=LARGE_JSON, openai_errors=True
-    ),
-    RoutePolicy(
-        method="POST", path="/v1/images/generations", scopes=_READ, admission=_QUERY, deadline=DeadlineRule.LONGEST,
-        openai_errors=True,
-    ),
-    # -- keys, and Lodestone's own commands
-    RoutePolicy(method="GET", path="/v1/keys", scopes=_ADMINISTER),
-    RoutePolicy(method="POST", path="/v1/keys", scopes=_ADMINISTER, problems=_NOT_FOUND | _DISK_FULL),
-    RoutePolicy(method="POST", path="/v1/keys/{key_id}/rotate", scopes=_ADMINISTER, problems=_DISK_FULL),
-    RoutePolicy(method="DELETE", path="/v1/keys/{key_id}", scopes=_ADMINISTER),
-    RoutePolicy(
-        method="POST", path="/v1/internal/duplicates", scopes=_INDEX, streams=True, problems=_NOT_FOUND | _DISK_FULL
-    ),
-    RoutePolicy(method="POST", path="/v1/internal/verify", scopes=_INDEX, streams=True),
-    RoutePolicy(method="POST", path="/v1/internal/sync", scopes=_INDEX, streams=True, problems=_DISK_FULL),
-    RoutePolicy(
-        method="POST", path="/v1/internal/shadow", scopes=_INDEX, deadline=DeadlineRule.ENDLESS,
-        problems=_NOT_FOUND | _DISK_FULL,
-    ),
+    RoutePolicy(method="GET", path="/v1/access", scopes=READ),
 )
 # fmt: on
 

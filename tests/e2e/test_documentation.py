@@ -41,6 +41,7 @@ NO_PYTHON = {
     "docs/recipes/add-a-query-node.md": "tests/integration/test_query_pipeline.py",
     "docs/recipes/add-a-restriction.md": "tests/integration/test_restriction_recipe.py",
     "docs/recipes/add-a-route.md": "tests/unit/serve/http/test_route_recipe.py",
+    "docs/recipes/add-an-operation.md": "tests/integration/test_operation_recipe.py",
     "docs/recipes/add-a-space.md": "tests/integration/test_space_recipe.py",
     "docs/recipes/add-a-part.md": "tests/integration/test_part_recipe.py",
     "docs/client.md": "tests/integration/test_client_docs.py",

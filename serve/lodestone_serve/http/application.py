@@ -37,11 +37,9 @@ from lodestone_serve.routes.corpora import corpora_router
 from lodestone_serve.routes.directories import directories_router
 from lodestone_serve.routes.images import images_router
 from lodestone_serve.routes.internal import internal_router
-from lodestone_serve.routes.keys import keys_router
-from lodestone_serve.routes.learning import learning_router
-from lodestone_serve.routes.models import models_router
 from lodestone_serve.routes.openai import openai_router
-from lodestone_serve.routes.operations import operations_router
+from lodestone_serve.routes.operation_routes import operations_router
+from lodestone_serve.routes.operations import state_router
 from lodestone_serve.routes.queries import queries_router
 from lodestone_serve.routes.runs import runs_router
 from lodestone_serve.routes.search import search_router
@@ -49,6 +47,7 @@ from lodestone_serve.routes.search_page import search_page_router
 from lodestone_serve.routes.sessions import sessions_router
 from lodestone_serve.routes.streams import streams_router
 from lodestone_serve.routes.tagging import tagging_router
+from lodestone_serve.routes.tags import tags_router
 from lodestone_serve.routes.unlocking import unlocking_router
 from lodestone_serve.streaming.batch_search import Batches
 from lodestone_serve.streaming.streams import Streams
@@ -134,11 +133,13 @@ def create_app(
     )
     describe(app)
     home = lambda: services.session.runtime.home  # noqa: E731 - it is opened later
-    operations = operations_router(services.operations, metrics, instance_of(token), rates, published_in=published_in)
-    routers = (operations, *_routers(services, settings, metrics=metrics, streams=streams))
-    include_guarded(
-        app, (*routers, sessions_router(authenticator.sessions, asks=authenticator.asks), unlocking_router(passes, home))
+    by_hand = (
+        state_router(services.operations, metrics, instance_of(token), rates, published_in=published_in),
+        *_routers(services, settings, metrics=metrics, streams=streams),
+        sessions_router(authenticator.sessions, asks=authenticator.asks),
+        unlocking_router(passes, home),
     )
+    include_guarded(app, (*by_hand, operations_router(services, by_hand)))
     problems.install(app)
 
     admission = Admission(limits=settings, metrics=metrics, deadline_ms=deadline_ms)
@@ -176,13 +177,11 @@ def _routers(services: Services, settings: ServeSettings, *, metrics: Metrics, s
         corpora_router(services.corpora),
         directories_router(services.directories),
         queries_router(services.queries),
-        learning_router(services.learning, services.tags),
-        internal_router(services.operations, services.corpora),
+        tags_router(services.tags),
+        internal_router(services.operations),
         batch_router(services.search, batches, metrics),
         openai_router(services.models),
-        models_router(services.models),
         runs_router(services.runs),
-        keys_router(services.keys),
         access_router(same_machine, lambda: _compositions(services)),
         browser_router(),
         search_page_router(),

@@ -15,7 +15,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from lodestone.errors import ForbiddenError
 from lodestone.paging import MAX_CURSOR_CHARS, PageRequest
 from lodestone.services.pictures import PictureUseCases
-from lodestone_schemas.api import MAX_LIMIT, BrowseRequest, ImageInfo, ImagePage, PathsRequest, PicturePaths
+from lodestone_schemas.api import MAX_LIMIT, ImageInfo, ImagePage, PathsRequest, PicturePaths
 from lodestone_serve.auth.principal import RequestCaller
 from lodestone_serve.auth.same_machine import SameMachine
 from lodestone_serve.responses.pages import (
@@ -61,12 +61,6 @@ def images_router(use_cases: PictureUseCases, same_machine: SameMachine) -> APIR
         page = PageRequest(params.limit, cursor=params.cursor)
         return unless_known(request, fields.json(await in_thread(use_cases.page, params.corpus, page, caller)))
 
-    @router.post("/browse", response_model=ImagePage)
-    async def browse(caller: RequestCaller, body: BrowseRequest) -> Response:
-        """The pictures that pass filters, without words: newest first, those without a date last."""
-        page = await in_thread(use_cases.browse, body, caller)
-        return Response(content=page.model_dump_json(), media_type="application/json")
-
     @router.post("/paths", response_model=PicturePaths)
     async def paths(caller: RequestCaller, body: PathsRequest, request: Request) -> Response:
         """Where pictures' files are, for callers on the service's machine: a service without keys, asked at loopback."""
@@ -82,15 +76,6 @@ def images_router(use_cases: PictureUseCases, same_machine: SameMachine) -> APIR
     async def image(caller: RequestCaller, image_id: UUID, fields: _Chosen, request: Request) -> Response:
         """What is known about a picture."""
         return unless_known(request, fields.json(await in_thread(use_cases.image, str(image_id), caller)))
-
-    @router.delete("/{image_id}", status_code=204)
-    async def remove_image(caller: RequestCaller, image_id: UUID) -> Response:
-        """Remove everything that is kept of a picture: vectors, captions, tags, thumbnail, its place in recorded queries.
-
-        Its file is not touched. As long as that stays in an indexed folder, the next index run finds it as a new picture.
-        """
-        await use_cases.remove(str(image_id), caller)
-        return Response(status_code=204)
 
     @router.get("/{image_id}/thumbnail", response_class=FileResponse, responses=NOT_CHANGED)
     async def thumbnail(caller: RequestCaller, image_id: UUID, request: Request) -> Response:

@@ -1,16 +1,14 @@
-"""Routes that sync, compare, rename and remove: for Lodestone's own commands and for keys with the scope `index`."""
+"""Routes that sync and compare, and tell every step: for Lodestone's own commands and for keys with the scope `index`."""
 
 from __future__ import annotations
 
 from typing import Any, Final
 
 from fastapi import APIRouter
-from fastapi.responses import Response, StreamingResponse
+from fastapi.responses import StreamingResponse
 
-from lodestone.services.corpora import CorpusUseCases
 from lodestone.services.operations import OperationUseCases
-from lodestone_schemas.api import CorpusRename, CorpusRenamed, DuplicatesRequest, SyncProgress, SyncRequest, VerifyRequest
-from lodestone_schemas.swaps import ShadowRequest, ShadowResult
+from lodestone_schemas.api import DuplicatesRequest, SyncProgress, SyncRequest, VerifyRequest
 from lodestone_serve.auth.principal import RequestCaller
 from lodestone_serve.policy import NDJSON
 from lodestone_serve.streaming.streams import progress_stream
@@ -20,8 +18,8 @@ _LINES: Final[dict[int | str, dict[str, Any]]] = {
 }
 
 
-def internal_router(operations: OperationUseCases, corpora: CorpusUseCases) -> APIRouter:
-    """Routes that change what is indexed, for Lodestone's own commands and the holders of such keys."""
+def internal_router(operations: OperationUseCases) -> APIRouter:
+    """Routes that change what is indexed or look at all of it, for Lodestone's own commands and the holders of such keys."""
     router = APIRouter(tags=["internal"])
 
     @router.post(
@@ -42,23 +40,5 @@ def internal_router(operations: OperationUseCases, corpora: CorpusUseCases) -> A
     async def verify(caller: RequestCaller, body: VerifyRequest) -> StreamingResponse:
         """Compare the collections with catalog and Parquet files; the last line has the facts of each. Nothing is changed."""
         return progress_stream(operations.verify(body, caller))
-
-    @router.post("/v1/internal/shadow", response_model=ShadowResult)
-    async def shadow(caller: RequestCaller, body: ShadowRequest) -> Response:
-        """Answer recorded queries by both versions of a space that is being swapped, beside those of users; compare."""
-        result = await operations.shadow(body, caller)
-        return Response(content=result.model_dump_json(), media_type="application/json")
-
-    @router.patch("/v1/corpora/{name:path}", response_model=CorpusRenamed)
-    async def rename_corpus(caller: RequestCaller, name: str, body: CorpusRename) -> Response:
-        """Call a corpus by another name. Nothing is indexed again, and keys that named it see it as before."""
-        renamed = await corpora.rename(name, body.name, caller)
-        return Response(content=renamed.model_dump_json(), media_type="application/json")
-
-    @router.delete("/v1/corpora/{name:path}", status_code=204)
-    async def remove_corpus(caller: RequestCaller, name: str) -> Response:
-        """Remove a corpus everywhere: vectors, embeddings, thumbnails, catalog. The pictures themselves are not touched."""
-        await corpora.remove(name, caller)
-        return Response(status_code=204)
 
     return router

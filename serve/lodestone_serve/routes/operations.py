@@ -43,7 +43,7 @@ def check_published(home: Home, instance: str) -> Check:
     return Check(ok=not detail, milliseconds=round((time.perf_counter() - started) * 1000, 2), detail=detail)
 
 
-def operations_router(
+def state_router(
     use_cases: OperationUseCases,
     metrics: Metrics,
     instance: str,

@@ -1,4 +1,4 @@
-"""Routes of runs: what became of each, which files failed in it, and the one that stops it."""
+"""Routes that list the runs, and the files that failed in one, in pages."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from lodestone.paging import MAX_CURSOR_CHARS, PageRequest
 from lodestone.services.runs import RunFilters, RunUseCases
 from lodestone_schemas.api import MAX_LIMIT
-from lodestone_schemas.runs import FailurePage, RunInfo, RunPage, RunStateName
+from lodestone_schemas.runs import FailurePage, RunPage, RunStateName
 from lodestone_serve.auth.principal import RequestCaller
 from lodestone_serve.responses.pages import (
     CURSOR_DESCRIPTION,
@@ -49,7 +49,7 @@ _ChosenFailures = Annotated[FieldSelection, Depends(Fields(FailurePage))]
 
 
 def runs_router(use_cases: RunUseCases) -> APIRouter:
-    """Return the router of runs."""
+    """Return the router of the lists of runs."""
     router = APIRouter(prefix="/v1/runs", tags=["runs"])
 
     @router.get("", response_model=RunPage)
@@ -57,16 +57,6 @@ def runs_router(use_cases: RunUseCases) -> APIRouter:
         """Return a page of runs, newest first."""
         page, fields = page_of(params.limit, params.offset, params.cursor), select_fields(RunPage, params.fields)
         return fields.answer(await in_thread(use_cases.page, params.filters(), page, caller))
-
-    @router.get("/{run_id}", response_model=RunInfo)
-    async def run(caller: RequestCaller, run_id: UUID) -> Response:
-        """Return one run by its id."""
-        return _json(await in_thread(use_cases.get, str(run_id), caller))
-
-    @router.post("/{run_id}/cancel", response_model=RunInfo)
-    async def cancel_run(caller: RequestCaller, run_id: UUID) -> Response:
-        """Ask a run to stop. It does within seconds, and keeps what it finished; one that has ended stays as it is."""
-        return _json(await in_thread(use_cases.cancel, str(run_id), caller))
 
     @router.get("/{run_id}/failures", response_model=FailurePage)
     async def run_failures(
@@ -81,7 +71,3 @@ def runs_router(use_cases: RunUseCases) -> APIRouter:
         return fields.answer(await in_thread(use_cases.failures, str(run_id), page, caller))
 
     return router
-
-
-def _json(message: RunInfo) -> Response:
-    return Response(content=message.model_dump_json(), media_type="application/json")

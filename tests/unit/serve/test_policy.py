@@ -189,9 +189,9 @@ def test_a_route_of_the_app_itself_cannot_need_a_scope() -> None:
     include_guarded(app, [], table=[replace(ROW, scopes=())])
 
 
-@pytest.mark.parametrize(("router", "words"), [(APIRouter(), "'/v1/keys' has no route"), (toys(), "'/v1/toys' has no row")])
+@pytest.mark.parametrize(("router", "words"), [(APIRouter(), "'/v1/access' has no route"), (toys(), "'/v1/toys' has no row")])
 def test_the_service_does_not_start_when_they_differ(monkeypatch: pytest.MonkeyPatch, router: APIRouter, words: str) -> None:
-    monkeypatch.setattr(application, "keys_router", lambda _: router)
+    monkeypatch.setattr(application, "access_router", lambda *_: router)
     with pytest.raises(RoutePolicyError, match=words):
         document()
 
