@@ -25,7 +25,7 @@ from lodestone.query.leaves import EncodedQuery, RetrievalStage
 from lodestone.query.memory import Memory
 from lodestone.query.pipeline import DecideStage, ResolveStage
 from lodestone.query.request_context import RequestContext
-from lodestone.query.resolve import ResolvedQuery
+from lodestone.query.resolved import ResolvedQuery
 from lodestone.query.responses import QueryAnswer
 from lodestone.query.running import RunningQuery
 from lodestone.query.tree import And, Leaf, Not, Picture, Text, Vector, Where

@@ -13,7 +13,7 @@ from lodestone.catalog.reading import CatalogReader
 from lodestone.catalog.records import ImageRecord, ImageState, Root
 from lodestone.files.beneath import Boundaries
 from lodestone.query.composing.ranking import parts_of_hit
-from lodestone.query.resolve import ResolvedQuery
+from lodestone.query.resolved import ResolvedQuery
 from lodestone.retrieval.collapse import collapsed, with_equal_files
 from lodestone.retrieval.fusion import contributions
 from lodestone.retrieval.searcher import Ranking

@@ -25,7 +25,7 @@ from lodestone.query.gate import GateModel, Method
 from lodestone.query.guides.captions import CaptionMatches
 from lodestone.query.methods import caption_method, methods_of
 from lodestone.query.presence import HEAD, Presence, PresenceJudge, SpaceSigns, with_tags, with_written
-from lodestone.query.resolve import ResolvedQuery
+from lodestone.query.resolved import ResolvedQuery
 from lodestone.query.running import RunningQuery
 from lodestone.query_log.recorder import Recorder
 from lodestone.query_log.trace import Trace
@@ -153,7 +153,7 @@ class LearnedStages:
             tags: What the tags found.
         """
         resolved, model = query.resolved, self._learnt.gate
-        if not resolved.gate or model is None or not resolved.guides or not ranking.lists:
+        if not resolved.gating.on or model is None or not resolved.guiding.most or not ranking.lists:
             return None
         asked = isinstance(resolved.request, SearchRequest) and resolved.request.gate
         if not asked and not model.judges(resolved.spaces):
@@ -167,7 +167,7 @@ class LearnedStages:
                     captions = await within(search, resolved.deadline)
             try:
                 methods = methods_of(ranking.lists, captions=captions, tags=None if tags is None else tags.degrees)
-                return model.decide(methods, threshold=resolved.gate_threshold)
+                return model.decide(methods, threshold=resolved.gating.threshold)
             except Exception as error:  # noqa: BLE001  (nothing learnt is needed for an answer)
                 query.notes.failed(f"the gate is left out: {describe_failure(error)}")
         return None

@@ -234,7 +234,7 @@ class RetrievalStage:
         spaces = query.resolved.spaces
         if not query.resolved.text:
             spaces = {space: name for space, name in spaces.items() if any(name in leaf.vectors for leaf in leaves)}
-        avoided = frozenset(number for number, part in enumerate(query.resolved.parts) if part.avoid)
+        avoided = frozenset(number for number, part in enumerate(query.resolved.composing.parts) if part.avoid)
         return EncodedQuery(leaves, spaces, avoided)
 
     async def _encoded(self, leaves: Sequence[Leaf], query: RunningQuery) -> list[EncodedLeaf]:

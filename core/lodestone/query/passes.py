@@ -16,7 +16,7 @@ from lodestone.query.first_pass import FirstPass, FirstPassStage, QueryWeights
 from lodestone.query.guides.outcome import GuideOutcome
 from lodestone.query.guides.stage import GuideInput, GuideStage
 from lodestone.query.leaves import EncodedQuery
-from lodestone.query.resolve import ResolvedQuery
+from lodestone.query.resolved import ResolvedQuery
 from lodestone.query.running import RunningQuery
 
 
@@ -84,7 +84,7 @@ class QueryPasses:
 
     def of(self, resolved: ResolvedQuery) -> QueryPass:
         """Return the pass that answers a query."""
-        if not resolved.parts:
+        if not resolved.composing.parts:
             return self.single
-        stages = self.composed[resolved.composition]
-        return stages.alternatives if resolved.alternatives else stages
+        stages = self.composed[resolved.composing.composition]
+        return stages.alternatives if resolved.composing.alternatives else stages

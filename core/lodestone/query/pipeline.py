@@ -40,7 +40,8 @@ from lodestone.query.passes import QueryPasses
 from lodestone.query.presence import Presence
 from lodestone.query.record import trace_of
 from lodestone.query.request_context import RequestContext
-from lodestone.query.resolve import ResolvedQuery, deadline_of, resolve
+from lodestone.query.resolve import deadline_of, resolve
+from lodestone.query.resolved import ResolvedQuery
 from lodestone.query.responses import QueryAnswer, Stage, finished, guide_info, guide_infos, opening_event, response_of
 from lodestone.query.running import RunningQuery, too_late
 from lodestone.query.searchable import CURRENT, IndexVersions
@@ -297,4 +298,4 @@ class QueryPipeline:
 
 def _wants_guides(resolved: ResolvedQuery, gate: GateDecision | None) -> bool:
     simple = gate is not None and gate.verdict == "simple"
-    return bool(resolved.generators and resolved.guides and resolved.spaces) and not simple
+    return bool(resolved.guiding.generators and resolved.guiding.most and resolved.spaces) and not simple

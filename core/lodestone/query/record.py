@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lodestone.query.leaves import EncodedQuery, retriever_of
-from lodestone.query.resolve import ResolvedQuery
+from lodestone.query.resolved import ResolvedQuery
 from lodestone.query.responses import QueryAnswer
 from lodestone.query.running import RunningQuery
 from lodestone.query.tree import Image
@@ -37,7 +37,7 @@ def trace_of(query: RunningQuery, encoded: EncodedQuery, answer: QueryAnswer) ->
         probably_nothing=response.probably_nothing,
         confidence_signs={} if answer.presence is None else answer.presence.signs,
         created_at=datetime.now(UTC),
-        kind="composed" if resolved.parts else retriever_of(resolved.leaves[0]).kind,
+        kind="composed" if resolved.composing.parts else retriever_of(resolved.leaves[0]).kind,
         text=resolved.written,
         request=resolved.request.model_dump(mode="json", exclude_defaults=True),
         plan=_settings_of(resolved),
@@ -48,7 +48,7 @@ def trace_of(query: RunningQuery, encoded: EncodedQuery, answer: QueryAnswer) ->
         topic=response.topic,
         trust=response.trust,
         gate=response.gate,
-        prompts=dict.fromkeys(resolved.generators, resolved.words),
+        prompts=dict.fromkeys(resolved.guiding.generators, resolved.words),
         guides=tuple(response.guides),
         text_vectors=encoded.text_vectors,
         searches=ranking.searches,
@@ -76,27 +76,27 @@ def _settings_of(resolved: ResolvedQuery) -> dict[str, Any]:
     corpora = resolved.visibility.corpora
     (leaf,) = resolved.leaves if len(resolved.leaves) == 1 else (None,)
     return {
-        "parts": [part.described.model_dump(mode="json", exclude_defaults=True) for part in resolved.parts],
-        "diversity": resolved.diversity,
+        "parts": [part.described.model_dump(mode="json", exclude_defaults=True) for part in resolved.composing.parts],
+        "diversity": resolved.composing.diversity,
         "image_id": leaf.image_id if isinstance(leaf, Image) else None,
         "spaces": dict(resolved.spaces),
         "captions": resolved.captions,
         "tags": resolved.tags,
-        "generators": list(resolved.generators),
-        "guides": resolved.guides,
-        "seed": resolved.seed,
-        "without_guides": sorted(resolved.without_guides),
+        "generators": list(resolved.guiding.generators),
+        "guides": resolved.guiding.most,
+        "seed": resolved.guiding.seed,
+        "without_guides": sorted(resolved.guiding.without),
         "fusion": resolved.fusion,
         "depths": list(resolved.depths),
         "offset": resolved.offset,
         "limit": resolved.limit,
         "trust": resolved.trust,
-        "gate": resolved.gate,
-        "gate_threshold": resolved.gate_threshold,
-        "outliers": resolved.outliers,
-        "outlier_threshold": resolved.outlier_threshold,
-        "adaptive": resolved.adaptive,
-        "budget": resolved.budget,
+        "gate": resolved.gating.on,
+        "gate_threshold": resolved.gating.threshold,
+        "outliers": resolved.guiding.outliers,
+        "outlier_threshold": resolved.guiding.outlier_threshold,
+        "adaptive": resolved.guiding.adaptive,
+        "budget": resolved.guiding.budget,
         "corrected_query": resolved.text if resolved.corrected else None,
         "language": resolved.language,
         "corpora": None if corpora is None else sorted(corpora),

@@ -10,7 +10,7 @@ from datetime import datetime
 from types import MappingProxyType
 from typing import Final
 
-from lodestone.access.visibility import EVERYTHING, Visibility
+from lodestone.access.visibility import Visibility
 from lodestone.catalog.reading import CatalogReader
 from lodestone.config.compositions import DEFAULT_COMPOSITION, Composition, Role
 from lodestone.config.profiles import Profile
@@ -19,6 +19,7 @@ from lodestone.errors import InvalidRequestError, UnknownNameError
 from lodestone.query.filters import query_filter, without_sources
 from lodestone.query.parts import Part, PartSet, editable, parts_of
 from lodestone.query.request_context import NOW, RequestContext
+from lodestone.query.resolved import ComposeOptions, GateOptions, GuideOptions, ResolvedQuery
 from lodestone.query.restrictions import RestrictionSources, filter_of
 from lodestone.query.searchable import CURRENT, IndexVersions, nothing_indexed, searchable_captions, searchable_spaces
 from lodestone.query.sets import alternatives_of, composed_of
@@ -37,109 +38,6 @@ from lodestone_schemas.api import QueryNote, SearchFilters, SearchOptions, Searc
 _UNCOMPARED: Final = (
     "only files of equal content are shown once: for pictures that look alike, run `lodestone duplicates find` first"
 )
-
-
-@dataclass(frozen=True, slots=True)
-class ResolvedQuery:
-    """A checked query with everything that its answer depends on.
-
-    Attributes:
-        query_id: Identifier of the query in events and logs.
-        request: The options as they were given.
-        leaves: What to look for: one leaf, or those of the parts of a composed query.
-        text: Words as they are searched: in their plain form (text_encoders/plain.py), corrected where they were misspelt.
-            Empty for a query that is not in words alone.
-        spaces: Space -> collection of the version that the query is projected with; those that can be searched now.
-        captions: Collection of captions for a query with words; None where none can be compared with them.
-        tags: Collection of tags, if there is one.
-        generators: Engines to ask for guides.
-        named: Whether the request itself named them.
-        guides: Guides at most.
-        fusion: Key of `FUSIONS`; `WEIGHTED_SUM` for a composed query.
-        depths: Candidates from each list, ascending: the last is searched, the others order it (see `fuse_in_tiers`).
-        offset: Pictures to skip.
-        limit: Pictures of the page.
-        filter: The store's filter, of all alternatives; None when nothing is restricted.
-        deadline: Absolute, seconds on `time.monotonic()`'s clock.
-        seed: Seed of the guides.
-        without_guides: Ids of guides that are drawn but not used.
-        notes: Wishes in the words that options fulfil.
-        explain: Whether each hit names the lists that contain it.
-        collapse: Whether the best of known copies represents all of them.
-        topic: Topic whose trust counts, if the client names one.
-        trust: Whether learnt trust weighs the spaces.
-        gate: Whether simple queries stop after the text pass.
-        gate_threshold: Least predicted average precision of a simple query; None for the model's own threshold.
-        outliers: Whether guides unlike the others are left out.
-        outlier_threshold: Threshold of that rule; None for the fitted one.
-        adaptive: Whether guides are drawn until the first results are stable.
-        budget: Most that paid generators may cost.
-        warnings: What cannot be searched, and what to do about it.
-        dropped: What this query does without.
-        visibility: What the caller may see.
-        corrected: Whether `text` is a correction of the words that were asked.
-        language: ISO 639-1 code of the language of words that are not English; None where they are, or it cannot be told.
-        parts: Parts of a composed query, or of all alternatives of one; empty for a query of one leaf.
-        alternatives: The parts and the filter of each alternative of a query that has several; else empty.
-        diversity: How much a picture of a composed query loses for being like those before it, in [0, 1].
-        composition: Name of the composition that answers a composed query.
-    """
-
-    query_id: str
-    request: SearchOptions
-    leaves: tuple[Leaf, ...]
-    text: str
-    spaces: Mapping[str, str]
-    captions: str | None
-    tags: str | None
-    generators: tuple[str, ...]
-    named: bool
-    guides: int
-    fusion: str
-    depths: tuple[int, ...]
-    offset: int
-    limit: int
-    filter: Filter | None
-    deadline: float
-    seed: int
-    explain: bool
-    collapse: bool
-    topic: str | None
-    trust: bool
-    gate: bool
-    gate_threshold: float | None
-    outliers: bool
-    outlier_threshold: float | None
-    adaptive: bool
-    budget: float | None
-    warnings: tuple[str, ...]
-    dropped: tuple[str, ...] = ()
-    visibility: Visibility = EVERYTHING
-    corrected: bool = False
-    language: str | None = None
-    parts: tuple[Part, ...] = ()
-    alternatives: tuple[PartSet, ...] = ()
-    diversity: float = 0.0
-    composition: str = DEFAULT_COMPOSITION
-    without_guides: frozenset[str] = frozenset()
-    notes: tuple[QueryNote, ...] = ()
-
-    @property
-    def words(self) -> str:
-        """The words that are looked for, of all parts; empty for a query without words."""
-        wanted = [part.leaf.text for part in self.parts if part.leaf.text and not part.avoid]
-        return self.text or ", ".join(dict.fromkeys(wanted))
-
-    @property
-    def written(self) -> str:
-        """The words as they were typed, or their correction, of all parts that are looked for: for records and people."""
-        (leaf,) = self.leaves if len(self.leaves) == 1 and not self.parts else (None,)
-        return self.words if leaf is None else leaf.text
-
-    @property
-    def depth(self) -> int:
-        """Number of candidates that are taken from each list."""
-        return self.depths[-1]
 
 
 def deadline_of(options: SearchOptions, settings: QuerySettings, started: float, request_context: RequestContext) -> float:
@@ -244,37 +142,43 @@ def resolve(
         spaces=spaces,
         captions=captions,
         tags=aliases.get(TAGS) if words is None or words.tags else None,
-        generators=generators,
-        named=asking is not None and asking.generators is not None,
-        guides=guides,
         fusion=WEIGHTED_SUM if parts else current_name(fusion),
         depths=_depths(settings.depth or profile.depth, (options.offset + options.limit) * (2 if options.collapse else 1)),
         offset=options.offset,
         limit=options.limit,
         filter=filter_,
         deadline=deadline_of(options, settings, now, request_context),
-        seed=asking.seed if asking else 0,
         explain=options.explain,
         collapse=options.collapse,
         topic=_topic(options if isinstance(options, SearchRequest) and parts else words),
         trust=isinstance(options, SearchRequest) and options.trust and (words is not None or bool(parts)),
-        gate=not parts and _chosen(words.gate if words else None, settings.gate, profile.gate),
-        gate_threshold=settings.gate_threshold,
-        outliers=not parts and _chosen(words.outliers if words else None, settings.outliers),
-        outlier_threshold=settings.outlier_threshold,
-        adaptive=_chosen(words.adaptive if words else None, settings.adaptive, profile.adaptive),
-        budget=asking.budget if asking and asking.budget is not None else settings.budget,
         warnings=(*checked.warnings, *warnings, *of_captions, *notes),
         dropped=dropped,
         visibility=request_context.visibility,
         corrected=checked.corrected,
         language=checked.language,
-        parts=parts,
-        alternatives=alternatives,
-        diversity=asked.diversity,
-        composition=DEFAULT_COMPOSITION if composition is None else composition.name,
-        without_guides=frozenset(asking.without_guides if asking else ()),
         notes=() if checked.language else _wishes(leaves, parts, asked.filters),
+        guiding=GuideOptions(
+            generators=generators,
+            named=asking is not None and asking.generators is not None,
+            most=guides,
+            seed=asking.seed if asking else 0,
+            without=frozenset(asking.without_guides if asking else ()),
+            outliers=not parts and _chosen(words.outliers if words else None, settings.outliers),
+            outlier_threshold=settings.outlier_threshold,
+            adaptive=_chosen(words.adaptive if words else None, settings.adaptive, profile.adaptive),
+            budget=asking.budget if asking and asking.budget is not None else settings.budget,
+        ),
+        gating=GateOptions(
+            on=not parts and _chosen(words.gate if words else None, settings.gate, profile.gate),
+            threshold=settings.gate_threshold,
+        ),
+        composing=ComposeOptions(
+            parts=parts,
+            alternatives=alternatives,
+            diversity=asked.diversity,
+            composition=DEFAULT_COMPOSITION if composition is None else composition.name,
+        ),
     )
 
 

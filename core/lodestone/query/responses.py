@@ -47,8 +47,8 @@ def opening_event(query: RunningQuery, weights: Mapping[str, float]) -> PlanEven
         query_id=resolved.query_id,
         spaces=dict(resolved.spaces),
         space_weights=dict(weights),
-        generators=list(resolved.generators),
-        guides=resolved.guides,
+        generators=list(resolved.guiding.generators),
+        guides=resolved.guiding.most,
         fusion=resolved.fusion,
         corrected_query=resolved.text if resolved.corrected else None,
         language=resolved.language,
@@ -88,7 +88,7 @@ def response_of(
         next_offset=next_offset(resolved, shown),
         fusion=resolved.fusion,
         space_weights=dict(weights.by_space),
-        parts=[part.described for part in resolved.parts],
+        parts=[part.described for part in resolved.composing.parts],
         guides=list(guides),
         gate=gate,
         confidence=None if presence is None else presence.confidence,
@@ -113,7 +113,7 @@ def finished(response: SearchResponse, query: RunningQuery) -> SearchResponse:
             "timings_ms": query.stopwatch.timings_ms(),
         }
     )
-    query.stopwatch.observed.finished(last, guides=query.resolved.guides)
+    query.stopwatch.observed.finished(last, guides=query.resolved.guiding.most)
     return last
 
 

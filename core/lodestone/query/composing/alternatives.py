@@ -56,12 +56,12 @@ class AlternativesStage:
                 passes.append(await self._composed.rank(one, leaves, weights))
             except DeadlineExceededError as error:
                 late = error
-                query.notes.left_out(f"alternative {number} of {len(query.resolved.alternatives)}: out of time")
+                query.notes.left_out(f"alternative {number} of {len(query.resolved.composing.alternatives)}: out of time")
         if late is not None and not passes:
             raise late
         with query.stopwatch.stage("fuse"):
             ranking = united([one.ranking for one in passes], query.resolved.depths)
-        if query.resolved.diversity > 0 and ranking.fused.ids:
+        if query.resolved.composing.diversity > 0 and ranking.fused.ids:
             ranking = await self._composed.diverse(query, ranking)
         return FirstPass(ranking, _average([one.weights for one in passes]))
 
@@ -112,7 +112,7 @@ def _only_of(one: RankedList, owner: dict[str, int], number: int) -> RankedList:
 def _divided(query: RunningQuery, encoded: EncodedQuery) -> Iterator[tuple[RunningQuery, EncodedQuery]]:
     """Yield each alternative as a query of its own, with its leaves."""
     first = 0
-    for one in query.resolved.alternatives:
+    for one in query.resolved.composing.alternatives:
         leaves = encoded.leaves[first : first + len(one.parts)]
         first += len(one.parts)
         spaces = {space: name for space, name in encoded.spaces.items() if any(name in leaf.vectors for leaf in leaves)}
@@ -125,10 +125,8 @@ def _of(query: RunningQuery, one: PartSet) -> RunningQuery:
     resolved = replace(
         query.resolved,
         leaves=tuple(part.leaf for part in one.parts),
-        parts=one.parts,
         filter=one.filter,
-        alternatives=(),
-        diversity=0.0,
+        composing=replace(query.resolved.composing, parts=one.parts, alternatives=(), diversity=0.0),
     )
     return replace(query, resolved=resolved)
 

@@ -73,18 +73,18 @@ class EditStage:
             weights: As the first pass found them.
         """
         outcome, used = GuideOutcome(), dict[int, Guide]()
-        wanted = editable(query.resolved.parts)
+        wanted = editable(query.resolved.composing.parts)
         for turn, number in enumerate(wanted):
-            part = query.resolved.parts[number]
-            if turn >= query.resolved.guides:
-                query.notes.left_out(_left_out(part, f"the query has at most {query.resolved.guides} guides"))
+            part = query.resolved.composing.parts[number]
+            if turn >= query.resolved.guiding.most:
+                query.notes.left_out(_left_out(part, f"the query has at most {query.resolved.guiding.most} guides"))
                 continue
             guide = await self._guarded(query, part, turn)
             if guide is None:
                 continue
             outcome = outcome.with_guides([guide])
             yield (guide,)
-            if guide.guide_id in query.resolved.without_guides:
+            if guide.guide_id in query.resolved.guiding.without:
                 query.notes.left_out(_left_out(part, "you left it out"))
                 continue
             vectors = await self._embedded(query, part, guide)
@@ -130,16 +130,16 @@ class EditStage:
             prompt=resolved.words,
             n=1,
             first=turn,  # of its own number: two pictures of one query are two guides
-            seed=resolved.seed,
+            seed=resolved.guiding.seed,
             tenant=resolved.visibility.tenant,
             edit=PictureEdit(pixels, self._strength),
         )
         batches = self._hub.draw(
             request,
-            engines=[name for name in resolved.generators if resolved.named or self._hub.enabled(name)],
+            engines=[name for name in resolved.guiding.generators if resolved.guiding.named or self._hub.enabled(name)],
             batch=None,
             deadline=query.search_deadline,
-            budget=None if resolved.budget is None else max(0.0, resolved.budget - notes.cost),
+            budget=None if resolved.guiding.budget is None else max(0.0, resolved.guiding.budget - notes.cost),
             log=notes,
         )
         async with aclosing(batches):
@@ -170,7 +170,7 @@ class EditStage:
     ) -> GuideOutcome:
         """Return the outcome with the ranking by the edited pictures; without one where that failed or was late."""
         vectors = {number: outcome.vectors[guide.guide_id] for number, guide in used.items()}
-        guided, own = guided_targets(encoded, query.resolved.parts, vectors)
+        guided, own = guided_targets(encoded, query.resolved.composing.parts, vectors)
         ranked: FirstPass | None = None
         with query.notes.doing_without("guides", "guides are left out"), query.stopwatch.stage("guides"):
             try:
@@ -183,7 +183,7 @@ class EditStage:
             replace(one, guide=used[number].guide_id)
             for number in used
             for one in ranked.ranking.searches
-            if one.guide == query.resolved.parts[number].name
+            if one.guide == query.resolved.composing.parts[number].name
         )
         return replace(outcome, ranking=ranked.ranking, searches=searches, space_weights=ranked.weights.by_space)
 

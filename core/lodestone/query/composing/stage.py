@@ -92,7 +92,7 @@ class ComposedStage:
         assigned = await self._learned.trust(query, encoded.text_vectors)
         searches = self._parts.searches(query, encoded, assigned.weights, await self._captions_of(query, encoded))
         compared = {one.guide for one in searches}
-        for part in query.resolved.parts:
+        for part in query.resolved.composing.parts:
             if part.name not in compared:
                 query.notes.left_out(f"part {part.name!r}: no space that is searched compares it")
         return QueryWeights(by_space(searches), assigned.topic, assigned.weights)
@@ -112,13 +112,13 @@ class ComposedStage:
             DeadlineExceededError: the deadline passed before anything was found.
             StoreError, CatalogError: what is searched cannot be read.
         """
-        encoded, own = composed_targets(encoded, query.resolved.parts, self._composed_in)
+        encoded, own = composed_targets(encoded, query.resolved.composing.parts, self._composed_in)
         captions = await self._captions_of(query, encoded)
         searches = self._parts.searches(query, encoded, weights.trust, captions)
         if not searches:
             return FirstPass(_EMPTY, weights)
         in_spaces, in_captions = _divided(searches)
-        avoided = [part.name for part in query.resolved.parts if part.avoid]
+        avoided = [part.name for part in query.resolved.composing.parts if part.avoid]
         rules = query.rules(query.search_deadline)
         try:
             in_spaces = await self._centred(query, in_spaces)
@@ -147,7 +147,7 @@ class ComposedStage:
         scored = [replace(one, weight=weight_of[one.guide, one.space]) for one in scored if (one.guide, one.space) in weight_of]
         ranking = self._ranking(query, replace(candidates, scored=tuple(scored)), standings, avoided)
         ranking = replace(ranking, searches=(*searches, *own, *kept))
-        if query.resolved.diversity > 0:
+        if query.resolved.composing.diversity > 0:
             ranking = await self.diverse(query, ranking)
         return FirstPass(ranking, weights)
 
@@ -171,7 +171,7 @@ class ComposedStage:
         def means() -> list[ListSearch]:
             return centred(
                 searches,
-                query.resolved.parts,
+                query.resolved.composing.parts,
                 pictures=self._ordinary_pictures,
                 words=self._weigher.ordinary_words(),
             )
@@ -208,7 +208,7 @@ class ComposedStage:
         if not wanted:
             return []
         resolved = query.resolved
-        themselves = {part.image_id for part in resolved.parts}
+        themselves = {part.image_id for part in resolved.composing.parts}
         search = asyncio.to_thread(
             self._captions.found, wanted, depth=resolved.depth, filter_=resolved.filter, without=themselves
         )
@@ -249,7 +249,10 @@ class ComposedStage:
             with query.stopwatch.stage("diversity"):
                 points = await within(reading, query.search_deadline)
                 lost = diversified(
-                    ranking.fused, points.ids, np.asarray(points.vectors, np.float32), diversity=query.resolved.diversity
+                    ranking.fused,
+                    points.ids,
+                    np.asarray(points.vectors, np.float32),
+                    diversity=query.resolved.composing.diversity,
                 )
         except TimeoutError:
             query.notes.left_out("diversity: out of time")

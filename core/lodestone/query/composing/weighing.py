@@ -81,7 +81,7 @@ class PartWeighing:
         """
         resolved = query.resolved
         searches = []
-        for part, leaf in zip(resolved.parts, encoded.leaves, strict=True):
+        for part, leaf in zip(resolved.composing.parts, encoded.leaves, strict=True):
             sign = np.float32(-1 if part.avoid else 1)
             shares = self._shares(part, leaf, encoded.spaces, trust, (best or {}).get(part.name))
             words = leaf.text_vectors.get(self._text_encoder)
@@ -114,7 +114,7 @@ class PartWeighing:
             scored: What the searches found.
             standings: Similarity of each search with ordinary pictures.
         """
-        avoided = {part.name for part in query.resolved.parts if part.avoid}
+        avoided = {part.name for part in query.resolved.composing.parts if part.avoid}
         best: dict[str, dict[str, float]] = {}
         for one in scored:
             if one.ids:
@@ -136,7 +136,7 @@ class PartWeighing:
             searches: Those of all parts.
             standings: Similarity of each search with ordinary pictures.
         """
-        of_part = {part.name: part for part in query.resolved.parts}
+        of_part = {part.name: part for part in query.resolved.composing.parts}
         amounts = []
         for one in searches:
             part = of_part[one.guide]

@@ -27,7 +27,7 @@ from lodestone.query.guides.outliers import UMAP_FROM, OutlierReport, judge_guid
 from lodestone.query.guides.outliers import warm_up as warm_up_outliers
 from lodestone.query.guides.search import FusionSettings, embed_guides, fit, searches_of
 from lodestone.query.guides.stopping import StableTopK
-from lodestone.query.resolve import ResolvedQuery
+from lodestone.query.resolved import ResolvedQuery
 from lodestone.query.running import RunningQuery
 from lodestone.query_notes import describe_failure
 from lodestone.retrieval.searcher import Found, Ranking, Searcher
@@ -98,7 +98,7 @@ class GuideStage:
             given: Its text pass.
         """
         resolved = query.resolved
-        stable = StableTopK(bound=resolved.guides) if resolved.adaptive else None
+        stable = StableTopK(bound=resolved.guiding.most) if resolved.guiding.adaptive else None
         if stable is not None:
             stable.update(given.ranking.fused.ids, guides=0)
         outcome = GuideOutcome(captions=await self._guarded(self._ask_captions(resolved, given), query, given.deadline))
@@ -128,10 +128,10 @@ class GuideStage:
         batches = self._hub.draw(
             _request(resolved, given),
             # That an engine is disabled is news only to who asked for it.
-            engines=[name for name in resolved.generators if resolved.named or self._hub.enabled(name)],
-            batch=ROUND if resolved.adaptive else None,
+            engines=[name for name in resolved.guiding.generators if resolved.guiding.named or self._hub.enabled(name)],
+            batch=ROUND if resolved.guiding.adaptive else None,
             deadline=given.deadline,
-            budget=resolved.budget,
+            budget=resolved.guiding.budget,
             log=query.notes,
         )
         async with aclosing(batches):
@@ -140,7 +140,7 @@ class GuideStage:
                 if batch:
                     outcome = outcome.with_guides(batch)
                     yield tuple(batch), outcome
-                    wanted = [guide for guide in batch if guide.guide_id not in resolved.without_guides]
+                    wanted = [guide for guide in batch if guide.guide_id not in resolved.guiding.without]
                     outcome = await self._embedded(query, given, outcome, wanted)
                     enough = False
                     if stable is not None:
@@ -161,7 +161,7 @@ class GuideStage:
 
     async def _ask_captions(self, resolved: ResolvedQuery, given: GuideInput) -> CaptionMatches | None:
         vector = given.text_vectors.get(self._text_encoder)
-        if self._captions is None or not self._captions.counts or Exemplar.name not in resolved.generators:
+        if self._captions is None or not self._captions.counts or Exemplar.name not in resolved.guiding.generators:
             return None  # captions are asked for by the engine whose guides they are
         if resolved.captions is None or vector is None:
             return None
@@ -206,7 +206,7 @@ class GuideStage:
 
     async def _combined(self, query: RunningQuery, given: GuideInput, outcome: GuideOutcome) -> GuideOutcome:
         resolved, before = query.resolved, given.ranking
-        judged = await asyncio.to_thread(self._judge, query, given, outcome) if resolved.outliers else None
+        judged = await asyncio.to_thread(self._judge, query, given, outcome) if resolved.guiding.outliers else None
         rejected = frozenset[str]() if judged is None else rejected_ids(outcome.guides, judged)
         accepted = [guide for guide in outcome.guides if guide.guide_id in outcome.found and guide.guide_id not in rejected]
         weighted = searches_of(
@@ -241,8 +241,8 @@ class GuideStage:
             vectors,
             given.weights,
             background=background,
-            threshold=query.resolved.outlier_threshold,
-            seed=query.resolved.seed,
+            threshold=query.resolved.guiding.outlier_threshold,
+            seed=query.resolved.guiding.seed,
             maps=maps,
         )
         self._mapped = self._mapped or report.rule == "umap_lof"
@@ -289,7 +289,11 @@ def _of_guide(found: Found, guide_id: str) -> Found:
 
 
 def _why(stable: StableTopK, drawn: int, resolved: ResolvedQuery) -> str:
-    return f"stable after {drawn} of {resolved.guides} guides" if stable.reason == "stable" and drawn < resolved.guides else ""
+    return (
+        f"stable after {drawn} of {resolved.guiding.most} guides"
+        if stable.reason == "stable" and drawn < resolved.guiding.most
+        else ""
+    )
 
 
 def _request(resolved: ResolvedQuery, given: GuideInput) -> GuideRequest:
@@ -299,8 +303,8 @@ def _request(resolved: ResolvedQuery, given: GuideInput) -> GuideRequest:
     return GuideRequest(
         query=resolved.text,
         prompt=resolved.text,
-        n=resolved.guides,
-        seed=resolved.seed,
+        n=resolved.guiding.most,
+        seed=resolved.guiding.seed,
         text_vectors=given.text_vectors,
         collections=collections,
         filter=resolved.filter,

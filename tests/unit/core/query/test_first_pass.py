@@ -14,7 +14,7 @@ from lodestone.clock import Stopwatch
 from lodestone.query.first_pass import FirstPassStage
 from lodestone.query.learned_stages import LearnedModels, LearnedStages
 from lodestone.query.leaves import EncodedLeaf, EncodedQuery
-from lodestone.query.resolve import ResolvedQuery
+from lodestone.query.resolved import ResolvedQuery
 from lodestone.query.running import RunningQuery
 from lodestone.query.weighting.trust import apply_trust, prior_trust
 from lodestone.query_notes import QueryNotes
@@ -70,26 +70,16 @@ def running(*, seconds: float = 30.0, stopwatch: Stopwatch | None = None) -> Run
         spaces=SPACES,
         captions=None,
         tags=None,
-        generators=(),
-        named=False,
-        guides=0,
         fusion="mean_distance",
         depths=(10,),
         offset=0,
         limit=10,
         filter=None,
         deadline=time.monotonic() + seconds,
-        seed=0,
         explain=False,
         collapse=False,
         topic=None,
         trust=False,
-        gate=False,
-        gate_threshold=None,
-        outliers=False,
-        outlier_threshold=None,
-        adaptive=False,
-        budget=None,
         warnings=(),
     )
     return RunningQuery(resolved, stopwatch or Stopwatch(), QueryNotes())

@@ -119,19 +119,19 @@ def test_the_request_wins_over_settings_and_settings_over_the_profile(catalog):
     assert resolved(catalog, SearchRequest(query="x")).fusion == PROFILE.fusion
     settings = QuerySettings(fusion="rrf", guides=3, generators=["sketch"])
     ours = resolved(catalog, SearchRequest(query="x"), settings=settings)
-    assert (ours.fusion, ours.guides, ours.generators) == ("rrf", 3, ("sketch",))
+    assert (ours.fusion, ours.guiding.most, ours.guiding.generators) == ("rrf", 3, ("sketch",))
     theirs = resolved(
         catalog,
         SearchRequest(query="x", fusion="weighted_reciprocal_rank", guides=1, generators=["exemplar"]),
         settings=settings,
     )
-    assert (theirs.fusion, theirs.guides, theirs.generators) == ("weighted_reciprocal_rank", 1, ("exemplar",))
+    assert (theirs.fusion, theirs.guiding.most, theirs.guiding.generators) == ("weighted_reciprocal_rank", 1, ("exemplar",))
 
 
 @pytest.mark.parametrize("wanted", [{"guides": 0}, {"generators": []}])
 def test_no_guides_or_no_generators_is_the_text_pass_alone(catalog, wanted):
     ours = resolved(catalog, SearchRequest(query="x", **wanted))
-    assert (ours.generators, ours.guides) == ((), 0)
+    assert (ours.guiding.generators, ours.guiding.most) == ((), 0)
 
 
 @pytest.mark.parametrize(
@@ -322,31 +322,31 @@ def test_queries_that_have_no_order_or_no_end_are_refused_with_what_to_do(catalo
 def test_a_query_of_one_leaf_within_sets_stays_what_it_is(catalog):
     ids = tuple(str(UUID(int=number)) for number in (2, 1, 2))
     ours = resolved(catalog, SearchRequest(query="x"), query=And((Not(Among(ids)), Where(SearchFilters(), Text("a dog")))))
-    assert (ours.text, ours.parts, ours.alternatives) == ("a dog", (), ())
+    assert (ours.text, ours.composing.parts, ours.composing.alternatives) == ("a dog", (), ())
     assert ours.filter == Filter(must_not=(HasId((ids[1], ids[0])),))
-    assert ours.guides > 0
+    assert ours.guiding.most > 0
     composed = Compose(((Text("a dog"), 3.0), (Image("an-id"), 1.0)), ("words", "picture"), diversity=0.5)
     ours = resolved(catalog, SearchRequest(query="x"), query=And((composed, Among(ids))))
-    assert [(part.name, part.weight) for part in ours.parts] == [("words", 0.75), ("picture", 0.25)]
-    assert (ours.diversity, ours.alternatives) == (0.5, ())
+    assert [(part.name, part.weight) for part in ours.composing.parts] == [("words", 0.75), ("picture", 0.25)]
+    assert (ours.composing.diversity, ours.composing.alternatives) == (0.5, ())
     assert ours.filter == Filter(must=(HasId((ids[1], ids[0])),), must_not=(HasId(("an-id",)),))
 
 
 def test_several_leaves_within_sets_share_the_score_and_their_parts_have_names_of_their_own(catalog):
     composed = Compose(((Text("a dog"), 3.0), (Text("a cat"), -1.0)))
     ours = resolved(catalog, SearchRequest(query="x"), query=And((Text("a beach"), composed)))
-    assert [(part.name, part.leaf, part.weight, part.avoid) for part in ours.parts] == [
+    assert [(part.name, part.leaf, part.weight, part.avoid) for part in ours.composing.parts] == [
         ("words", Text("a beach"), 0.5, False),
         ("words2", Text("a dog"), 0.375, False),
         ("without", Text("a cat"), 0.125, True),
     ]
     ours = resolved(catalog, SearchRequest(query="x"), query=And((Text("a beach"), Or((Text("a dog"), composed)))))
-    assert [[(part.name, part.alternative, part.weight) for part in one.parts] for one in ours.alternatives] == [
+    assert [[(part.name, part.alternative, part.weight) for part in one.parts] for one in ours.composing.alternatives] == [
         [("words", 0, 0.5), ("words2", 0, 0.5)],
         [("words3", 1, 0.5), ("words4", 1, 0.375), ("without", 1, 0.125)],
     ]
-    assert [part for one in ours.alternatives for part in one.parts] == list(ours.parts)
-    assert (ours.guides, ours.generators, ours.words) == (0, (), "a beach, a dog")
+    assert [part for one in ours.composing.alternatives for part in one.parts] == list(ours.composing.parts)
+    assert (ours.guiding.most, ours.guiding.generators, ours.words) == (0, (), "a beach, a dog")
 
 
 def test_a_composition_of_one_part_is_that_part(catalog):
@@ -373,7 +373,7 @@ def test_a_query_without_room_for_guides_says_so_and_its_way_back_is_taken_from_
     busy = RequestContext(text_only="the service is busy", way_back=0.5)
     started = time.monotonic()
     ours = resolved(catalog, SearchRequest(query="x", deadline_ms=2000), started=started, request_context=busy)
-    assert (ours.guides, ours.generators, ours.dropped) == (0, (), ("guides: the service is busy",))
+    assert (ours.guiding.most, ours.guiding.generators, ours.dropped) == (0, (), ("guides: the service is busy",))
     assert ours.deadline == started + 2 - 0.5
     assert resolved(catalog, SearchRequest(query="x", guides=0), request_context=busy).dropped == ()
 
@@ -420,15 +420,15 @@ def test_a_composed_query_has_its_parts_and_no_guides_tags_or_spelling_of_its_ow
         ((Text("a dog"), 3.0), (Image("an-id"), 1.0), (Text("a leash"), -4.0), (Text("a cat"), 0.0)), diversity=0.25
     )
     ours = resolved(catalog, SearchRequest(query="a dog", guides=5, topic="dogs"), query=Where(SearchFilters(), query))
-    assert [(part.name, part.weight, part.avoid) for part in ours.parts] == [
+    assert [(part.name, part.weight, part.avoid) for part in ours.composing.parts] == [
         ("words", 0.375, False),
         ("picture", 0.125, False),
         ("without", 0.5, True),
     ]
     assert ours.leaves == (Text("a dog"), Image("an-id"), Text("a leash"))
-    assert not resolved(catalog, SearchRequest(query="a dog"), query=query, settings=QuerySettings(gate=True)).gate
-    assert (ours.text, ours.words, ours.generators, ours.guides) == ("", "a dog", (), 0)
-    assert (ours.fusion, ours.diversity, ours.topic, ours.trust) == (WEIGHTED_SUM, 0.25, "dogs", True)
+    assert not resolved(catalog, SearchRequest(query="a dog"), query=query, settings=QuerySettings(gate=True)).gating.on
+    assert (ours.text, ours.words, ours.guiding.generators, ours.guiding.most) == ("", "a dog", (), 0)
+    assert (ours.fusion, ours.composing.diversity, ours.topic, ours.trust) == (WEIGHTED_SUM, 0.25, "dogs", True)
     assert ours.filter == Filter((), (HasId(("an-id",)),))
     assert (
         resolved(catalog, SearchRequest(query="x", fusion="rrf"), query=query)

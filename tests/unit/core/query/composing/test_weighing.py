@@ -16,6 +16,7 @@ from lodestone.query.composing.weighing import CAPTION_SHARE, PartWeighing, by_p
 from lodestone.query.first_pass import QueryWeights
 from lodestone.query.leaves import EncodedLeaf, EncodedQuery
 from lodestone.query.parts import Part
+from lodestone.query.resolved import ComposeOptions
 from lodestone.query.tree import Text, Vector
 from lodestone.retrieval.fusion import RankedList
 from lodestone.retrieval.rescoring import ListSearch
@@ -49,7 +50,7 @@ def weighing(weigher: Weigher | None = None, **options: Any) -> PartWeighing:
 
 
 def question(*parts: Part, captions: str | None = "captions-1") -> Any:
-    return SimpleNamespace(resolved=SimpleNamespace(parts=parts, captions=captions))
+    return SimpleNamespace(resolved=SimpleNamespace(composing=ComposeOptions(parts=tuple(parts)), captions=captions))
 
 
 def encoded(*parts: Part) -> EncodedQuery:
