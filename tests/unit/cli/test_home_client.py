@@ -10,6 +10,7 @@ import sys
 from datetime import UTC, datetime
 from importlib import import_module
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
@@ -25,11 +26,19 @@ from lodestone.home.runtime import Runtime
 from lodestone.indexing.run.index_run import index_paths
 from lodestone.indexing.run.report import IndexRequest
 from lodestone.services.lazy import USE_CASES
+from lodestone.services.local import LocalClient
 from lodestone.services.use_cases import Services
 from lodestone_cli.home_client import HomeClient, deliver_tags
 from lodestone_schemas.api import FeedbackRequest, Hit, SearchRequest, SearchResponse
-from lodestone_schemas.directories import DirectoryRelocation, DirectoryRequest, DirectorySplit
-from lodestone_schemas.operation_rows import Where
+from lodestone_schemas.directories import (
+    DirectoryAdded,
+    DirectoryInfo,
+    DirectoryRelocation,
+    DirectoryRequest,
+    DirectorySplit,
+    JobInfo,
+)
+from lodestone_schemas.operation_rows import Declared, Where
 from lodestone_schemas.operations import OPERATIONS
 from lodestone_schemas.service import Alive
 
@@ -100,6 +109,52 @@ def test_a_folder_is_added_here_and_indexed_by_the_service(tmp_path: Path) -> No
             assert client.add_directory(request).job is None
             assert [directory.name for directory in client.iter_directories()] == ["pictures"]
             assert client.jobs().jobs == []
+
+
+def test_a_record_is_replayed_here_and_a_folder_is_told_to_the_service_by_its_whole_path(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    sent: list[DirectoryRelocation] = []
+    service = SimpleNamespace(relocate_directory=lambda _, request: sent.append(request))
+    client = HomeClient(cast("Any", None), find_service=lambda: cast("Any", service))
+    here: list[inspect.BoundArguments] = []
+    monkeypatch.setattr(LocalClient, "_perform", lambda _, __, arguments: here.append(arguments))
+    monkeypatch.chdir(tmp_path)
+
+    client.relocate_directory(ID, DirectoryRelocation(path="moved"))
+    client.replay(ID)
+    HomeClient(cast("Any", None)).relocate_directory(ID, DirectoryRelocation(path="moved"))
+
+    assert sent == [DirectoryRelocation(path=str(tmp_path / "moved"), index=True)]
+    replayed, relocated = here
+    assert replayed.args == (ID,)
+    assert relocated.arguments["request"] == DirectoryRelocation(path="moved", index=False)
+
+
+def test_an_added_folder_is_indexed_by_the_service_and_described_as_it_is_then(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[tuple[str, dict[str, Any]]] = []
+    made = {"corpus": "c", "name": "n", "path": "/p", "enabled": True, "watched": False}
+    before, after = (DirectoryInfo.model_construct(directory_id=ID, indexing=going_on, **made) for going_on in (False, True))
+    job = JobInfo.model_construct(job_id="j")
+
+    def index(directory_id: str, **options: Any) -> JobInfo:
+        asked.append((directory_id, options))
+        return job
+
+    def perform(_: LocalClient, operation: Declared, arguments: inspect.BoundArguments) -> Any:
+        if operation.name == "directory":
+            return after
+        assert not arguments.arguments["request"].index
+        return DirectoryAdded.model_construct(directory=before, job=None, relocated=None)
+
+    monkeypatch.setattr(LocalClient, "_perform", perform)
+    client = HomeClient(cast("Any", None), find_service=lambda: cast("Any", SimpleNamespace(index_directory=index)))
+
+    added = client.add_directory(DirectoryRequest(path="/p"), idempotency_key="k")
+    assert (added.job, added.directory) == (job, after)
+    assert asked == [(ID, {"idempotency_key": "k"})]
+    assert client.add_directory(DirectoryRequest(path="/p", index=False)).job is None
+    assert len(asked) == 1
 
 
 def test_tags_are_delivered_by_the_service_that_owns_the_store() -> None:
