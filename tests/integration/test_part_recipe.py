@@ -13,12 +13,14 @@ import pytest
 from PIL import Image
 from tests.support.home import image_ids, settings_for
 
+from lodestone.backup.rebuild import rebuild_catalog
 from lodestone.config.settings import Settings
 from lodestone.embeddings.slices import read_part
 from lodestone.home.runtime import Runtime
 from lodestone.indexing.parts import registry
 from lodestone.indexing.parts.contract import Postponed
 from lodestone.indexing.parts.outputs import OutputsPart
+from lodestone.indexing.run.compact import compact_corpus
 from lodestone.indexing.run.index_run import index_paths
 from lodestone.indexing.run.report import IndexReport, IndexRequest
 from lodestone.indexing.sync.collections import make_targets
@@ -97,7 +99,7 @@ def rows_of(runtime: Runtime) -> dict[str, list[dict[str, Any]]]:
     for record in runtime.catalog.slices():
         receipt = runtime.catalog.receipts(record.slice_id)[FILE]
         for row in read_part(runtime.embeddings, receipt, verify=True).to_pylist():
-            rows.setdefault(names[row["image_id"]], []).append(row)
+            rows.setdefault(names.get(row["image_id"], ""), []).append(row)
     return rows
 
 
@@ -187,3 +189,25 @@ def test_pictures_are_filtered_by_the_field_of_the_part_whether_they_were_indexe
         for space in runtime.projections():
             assert len(found(runtime, space, None)) == 12
             assert found(runtime, space, names["reddish"]) == {"red0.png", "red1.png", "later.png"}
+
+
+def test_compaction_and_a_rebuilt_catalog_keep_the_part(tmp_path: Path, settings: Settings, added: Callable[[], Any]) -> None:
+    write_coloured(tmp_path / "photos")
+    added()
+    indexed(settings, tmp_path / "photos")
+    for name in ("red0", "green0", "blue0", "white0", "black0"):
+        (tmp_path / "photos" / f"{name}.png").unlink()
+    indexed(settings, tmp_path / "photos")
+    with Runtime.open(settings, purpose="a test") as runtime:
+        before = {name: rows for name, rows in rows_of(runtime).items() if name in names_of(runtime).values()}
+        assert compact_corpus(runtime, "default").written == 2
+        assert {name: rows for name, rows in rows_of(runtime).items() if name in names_of(runtime).values()} == before
+    (tmp_path / "home" / "catalog.sqlite").unlink()
+    with Runtime.open(settings, purpose="a test") as runtime:
+        rebuild_catalog(runtime.home, runtime.embeddings)
+    report = indexed(settings, tmp_path / "photos")
+
+    assert (report.counts.get("embedded", 0), report.counts.get("added", 0)) == (0, 0)
+    with Runtime.open(settings, purpose="a test") as runtime:
+        found_red = found(runtime, next(iter(runtime.projections())), Filter(must=(MatchAny("colour", ("red",)),)))
+    assert found_red == {"red1.png"}
