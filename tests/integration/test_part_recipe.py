@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import re
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+import pyarrow as pa
 import pytest
 from PIL import Image
 from tests.support.home import image_ids, settings_for
@@ -18,13 +19,14 @@ from lodestone.config.settings import Settings
 from lodestone.embeddings.slices import read_part
 from lodestone.home.runtime import Runtime
 from lodestone.indexing.parts import registry
-from lodestone.indexing.parts.contract import Postponed
+from lodestone.indexing.parts.contract import Made, PartResult, Pictures, Postponed, Reads, SlicePart, own_schema
 from lodestone.indexing.parts.outputs import OutputsPart
 from lodestone.indexing.run.compact import compact_corpus
 from lodestone.indexing.run.index_run import index_paths
 from lodestone.indexing.run.report import IndexReport, IndexRequest
+from lodestone.indexing.slices import work
 from lodestone.indexing.sync.collections import make_targets
-from lodestone.store.base import Filter, MatchAny, VectorQuery
+from lodestone.store.base import Between, Filter, MatchAny, VectorQuery
 from lodestone.text_encoders.minilm import MiniLM
 from lodestone_schemas.collections import FieldKind
 
@@ -211,3 +213,34 @@ def test_compaction_and_a_rebuilt_catalog_keep_the_part(tmp_path: Path, settings
     with Runtime.open(settings, purpose="a test") as runtime:
         found_red = found(runtime, next(iter(runtime.projections())), Filter(must=(MatchAny("colour", ("red",)),)))
     assert found_red == {"red1.png"}
+
+
+class AreaPart(SlicePart):
+    """A part that reads the stored rows of another one."""
+
+    name = "area"
+    version = "1"
+    reads = Reads.ROW
+    after = ("meta",)
+    schema = own_schema(pa.field("pixels", pa.int64()))
+    fields = (("pixels", FieldKind.INTEGER),)
+
+    def process(self, pictures: Pictures) -> Sequence[PartResult]:
+        pixels = {row["image_id"]: row["width"] * row["height"] for row in pictures.others["meta"].to_pylist()}
+        return [Made([{"pixels": pixels[row.image_id]}]) for row in pictures.rows]
+
+
+def test_a_part_that_reads_stored_rows_is_added_without_a_picture_being_opened(
+    tmp_path: Path, settings: Settings, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest
+) -> None:
+    write_coloured(tmp_path / "photos")
+    indexed(settings, tmp_path / "photos")
+    monkeypatch.setattr(registry, "PARTS", {"area": AreaPart})
+    request.getfixturevalue("no_models")
+    monkeypatch.setattr(work, "read_together", lambda *_: pytest.fail("a picture was opened"))
+    report = indexed(settings, tmp_path / "photos")
+
+    assert (report.counts["added"], report.warnings) == (11, ())
+    with Runtime.open(settings, purpose="a test") as runtime:
+        space = next(iter(runtime.projections()))
+        assert found(runtime, space, Filter(must=(Between("pixels", gte=65 * 48),))) == {f"{colour}1.png" for colour in COLOURS}
