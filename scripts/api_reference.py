@@ -38,7 +38,7 @@ PAGES: Final[Mapping[str, tuple[str, tuple[str, ...]]]] = {
     "queries.md": (
         "Queries",
         (
-            "lodestone.query.tree",
+            "lodestone.query.asking.tree",
             "lodestone.query.engine.QueryEngine",
             "lodestone_client.sync_api.LodestoneApi",
         ),

@@ -19,7 +19,7 @@ from lodestone.query.contracts import EqualWeights
 from lodestone.query.engine import QueryEngine
 from lodestone.query.guides.captions import CaptionRule
 from lodestone.query.guides.search import GUIDES_ALONE
-from lodestone.query.learned_stages import AssignedTrust, LearnedModels
+from lodestone.query.retrieving.learned_stages import AssignedTrust, LearnedModels
 from lodestone.retrieval.fusion import TEXT_GUIDE
 from lodestone.trust.rule import learnt_by_needle, reciprocal_rank_losses
 from lodestone_eval.ask import EvaluatedSystem

@@ -27,7 +27,7 @@ import numpy as np
 from benchmarks.harness import Benchmark, Figure, Report
 from benchmarks.harness.tables import table
 
-from lodestone.query.gate import SHIPPED, GateModel, Method
+from lodestone.query.deciding.gate import SHIPPED, GateModel, Method
 from lodestone.tags import confidence as tags_model
 from lodestone.tags.confidence import Confidence
 from lodestone.training.complexity import GateReport, Observation, fit_gate, pearson

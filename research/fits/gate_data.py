@@ -16,7 +16,7 @@ import numpy as np
 
 from lodestone.models.cache import ModelCache, fingerprint
 from lodestone.models.context import ModelContext
-from lodestone.query.gate import features
+from lodestone.query.deciding.gate import features
 from lodestone.query.weighting.fitted import SpaceWeights
 from lodestone.spaces.bridge_weights import BridgeWeights
 from lodestone.spaces.labels import LabelSpace

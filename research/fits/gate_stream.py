@@ -17,7 +17,7 @@ import numpy as np
 
 from lodestone.catalog.catalog import Catalog
 from lodestone.catalog.records import ImageRecord, ImageState, TagRecord
-from lodestone.query.gate import GateModel
+from lodestone.query.deciding.gate import GateModel
 from lodestone.retrieval.tag_matches import TagMatches
 from lodestone.spaces.names import TAGS
 from lodestone.store.aliases import JsonAliasTable

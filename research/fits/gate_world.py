@@ -13,7 +13,7 @@ from typing import Literal
 import numpy as np
 
 from lodestone.generators.engines.exemplar import LEAST_SIMILARITY, LEAST_TAG, TAG_WEIGHT
-from lodestone.query.gate import Method
+from lodestone.query.deciding.gate import Method
 from lodestone.query.guides.captions import CaptionRule
 from lodestone.query.guides.search import FusionSettings
 from lodestone.query.weighting.fitted import SpaceWeights

@@ -31,7 +31,7 @@ from sklearn.metrics import roc_auc_score
 from lodestone.config.profiles import find_profile
 from lodestone.models.cache import ModelCache
 from lodestone.models.context import ModelContext
-from lodestone.query.presence import CAPTION_SIGN, PresenceModel, SignTerm, Usual
+from lodestone.query.deciding.presence import CAPTION_SIGN, PresenceModel, SignTerm, Usual
 from lodestone.retrieval.calibration import SAMPLE
 from lodestone.spaces.bridge_arrays import BridgeInputs
 from lodestone.spaces.bridge_weights import BridgeWeights

@@ -21,8 +21,8 @@ from typing import Final
 import numpy as np
 
 from lodestone.backbones.base import OutputKey
+from lodestone.query.deciding.presence import HEAD, SpaceSigns, Usual, signs
 from lodestone.query.guides.captions import CaptionRule
-from lodestone.query.presence import HEAD, SpaceSigns, Usual, signs
 from lodestone.retrieval.calibration import SAMPLE
 from lodestone.spaces.bridge_arrays import BACKBONES
 from lodestone.spaces.bridge_weights import BridgeWeights

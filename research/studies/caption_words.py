@@ -33,7 +33,7 @@ import numpy as np
 from benchmarks.harness import Benchmark, Figure, Report
 from numpy.typing import NDArray
 
-from lodestone.query.learned_stages import LearnedModels
+from lodestone.query.retrieving.learned_stages import LearnedModels
 from lodestone.retrieval.metrics import average_precision, precision_at, recall_at
 from lodestone.retrieval.tag_matches import TagMatches
 from lodestone.store.base import Filter

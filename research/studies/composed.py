@@ -36,9 +36,9 @@ from benchmarks.harness import Benchmark, Figure, Report
 
 from lodestone.config.compositions import DEFAULT_COMPOSITION, Rule, choose_composition
 from lodestone.config.settings import QuerySettings
+from lodestone.query.asking.tree import Compose, Image, Text
 from lodestone.query.encoder import LocalEncoder
 from lodestone.query.engine import QueryEngine
-from lodestone.query.tree import Compose, Image, Text
 from lodestone.query.weighting.choice import make_weigher
 from lodestone.query.words.phrases import Change, change_of
 from lodestone.services.composed_queries import USUAL

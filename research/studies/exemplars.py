@@ -43,7 +43,7 @@ from lodestone.query.encoder import LocalEncoder
 from lodestone.query.engine import QueryEngine
 from lodestone.query.guides.captions import CaptionRule
 from lodestone.query.guides.search import FusionSettings
-from lodestone.query.learned_stages import LearnedModels
+from lodestone.query.retrieving.learned_stages import LearnedModels
 from lodestone.query.weighting.choice import make_weigher
 from lodestone.spaces.registry import make_space
 from lodestone.store.aliases import JsonAliasTable

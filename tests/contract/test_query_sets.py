@@ -18,11 +18,11 @@ from lodestone.access.visibility import Visibility
 from lodestone.catalog.records import TagRecord
 from lodestone.config.settings import TagSettings
 from lodestone.errors import InvalidRequestError
-from lodestone.query.learned_stages import LearnedModels
-from lodestone.query.memory import Memory
-from lodestone.query.request_context import RequestContext
-from lodestone.query.sets import MOST_ALTERNATIVES
-from lodestone.query.tree import Among, And, Compose, Image, Meets, Not, Or, Query, Tagged, Text, Where
+from lodestone.query.answering.memory import Memory
+from lodestone.query.asking.request_context import RequestContext
+from lodestone.query.asking.sets import MOST_ALTERNATIVES
+from lodestone.query.asking.tree import Among, And, Compose, Image, Meets, Not, Or, Query, Tagged, Text, Where
+from lodestone.query.retrieving.learned_stages import LearnedModels
 from lodestone.query_log.explain import explain
 from lodestone.query_log.replay import replay
 from lodestone.query_log.trace import load_trace

@@ -12,7 +12,7 @@ from lodestone.access.visibility import Visibility
 from lodestone.catalog.catalog import Catalog
 from lodestone.catalog.use_records import QueryRecord
 from lodestone.errors import InvalidRequestError, NotFoundError
-from lodestone.query.filters import restriction
+from lodestone.query.asking.filters import restriction
 from lodestone.store.base import Filter, MatchAny
 from lodestone_schemas.access import KeyRequest, Scope
 from lodestone_schemas.api import SearchFilters

@@ -25,14 +25,14 @@ from lodestone.config.compositions import (
 )
 from lodestone.config.settings import TagSettings
 from lodestone.errors import InvalidRequestError, NotFoundError, StoreError, UnknownNameError
+from lodestone.query.answering.memory import Memory
+from lodestone.query.asking.tree import Compose, Image, Not, Picture, Text, Vector
 from lodestone.query.composing.candidates import Standing, UnionSource
 from lodestone.query.composing.candidates import _together as together
 from lodestone.query.composing.centring import SHARE
 from lodestone.query.composing.weighing import CAPTION_SHARE
 from lodestone.query.contracts import EqualWeights
-from lodestone.query.learned_stages import LearnedModels
-from lodestone.query.memory import Memory
-from lodestone.query.tree import Compose, Image, Not, Picture, Text, Vector
+from lodestone.query.retrieving.learned_stages import LearnedModels
 from lodestone.query_log.explain import explain
 from lodestone.query_log.replay import replay
 from lodestone.query_log.trace import load_trace

@@ -59,7 +59,7 @@ def sees(runtime: Runtime, key_id: str) -> tuple[str, ...] | None:
 
 
 def test_pictures_stay_and_nothing_is_embedded_again(runtime: Runtime, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("lodestone.query.hydrate.NAMES_HOLD_S", 0.0)
+    monkeypatch.setattr("lodestone.query.answering.hydrate.NAMES_HOLD_S", 0.0)
     before = runtime.catalog.corpus("old")
     with LocalClient.over(runtime) as client:
         found = [hit.image_id for hit in client.search(SearchRequest(query="dots", guides=0)).hits]

@@ -22,10 +22,10 @@ from lodestone.errors import ConfigurationError, DeadlineExceededError, ServiceU
 from lodestone.generators.base import Guide
 from lodestone.generators.cache import GuideCache
 from lodestone.generators.engine_call import Engine
-from lodestone.query.learned_stages import LearnedModels
-from lodestone.query.memory import Memory
-from lodestone.query.request_context import RequestContext
-from lodestone.query.tree import Compose, Image, Origin, Picture, Text, Vector
+from lodestone.query.answering.memory import Memory
+from lodestone.query.asking.request_context import RequestContext
+from lodestone.query.asking.tree import Compose, Image, Origin, Picture, Text, Vector
+from lodestone.query.retrieving.learned_stages import LearnedModels
 from lodestone.query_log.explain import explain
 from lodestone.query_log.replay import replay
 from lodestone.query_log.trace import load_trace

@@ -14,10 +14,10 @@ from tests.support.traces import unexplained
 from lodestone.config.settings import QuerySettings, TagSettings
 from lodestone.errors import ModelUnavailableError, NotFoundError, StoreError
 from lodestone.generators.base import Generator, Guide
-from lodestone.query.gate import GateModel, Term
+from lodestone.query.answering.memory import Memory
+from lodestone.query.deciding.gate import GateModel, Term
 from lodestone.query.history import ask_again, query_page
-from lodestone.query.learned_stages import LearnedModels
-from lodestone.query.memory import Memory
+from lodestone.query.retrieving.learned_stages import LearnedModels
 from lodestone.query_log.explain import explain
 from lodestone.query_log.replay import replay
 from lodestone.query_log.trace import load_trace

@@ -16,7 +16,7 @@ from lodestone.composed.weights import ModalityWeights
 from lodestone.config.compositions import choose_composition
 from lodestone.config.settings import Settings
 from lodestone.home.runtime import Runtime
-from lodestone.query.tree import Compose, Image, Text
+from lodestone.query.asking.tree import Compose, Image, Text
 from lodestone.query_log.trace import load_trace
 from lodestone.services.sessions.recording import wait_until_recorded
 from lodestone_schemas.api import SearchOptions, SearchRequest

@@ -15,7 +15,7 @@ from lodestone.query.contracts import EqualWeights
 from lodestone.query.engine import QueryEngine
 from lodestone.query.guides.captions import CaptionRule
 from lodestone.query.guides.search import GUIDES_ALONE
-from lodestone.query.learned_stages import LearnedModels
+from lodestone.query.retrieving.learned_stages import LearnedModels
 from lodestone_eval.needle_engines import JudgedSystem, NeedleTrust
 from lodestone_schemas.api import SearchRequest
 

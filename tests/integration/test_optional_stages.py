@@ -16,9 +16,9 @@ from tests.support.traces import trace_of_scores
 from lodestone.config.settings import QuerySettings, TagSettings
 from lodestone.errors import NotFoundError, StoreError
 from lodestone.generators.base import Generator, Guide
-from lodestone.query.hydrate import Hydrator
-from lodestone.query.learned_stages import AssignedTrust, LearnedModels
-from lodestone.query.memory import AT_ONCE, Memory
+from lodestone.query.answering.hydrate import Hydrator
+from lodestone.query.answering.memory import AT_ONCE, Memory
+from lodestone.query.retrieving.learned_stages import AssignedTrust, LearnedModels
 from lodestone.query_log.explain import explain
 from lodestone.query_log.trace import load_trace
 from lodestone.retrieval.searcher import Searcher

@@ -11,10 +11,10 @@ from tests.support.models import model_context
 from tests.support.photos import CAT, photo
 
 from lodestone.config.settings import TagSettings
-from lodestone.query.learned_stages import LearnedModels
-from lodestone.query.memory import Memory
-from lodestone.query.presence import make_judge
-from lodestone.query.tree import Text
+from lodestone.query.answering.memory import Memory
+from lodestone.query.asking.tree import Text
+from lodestone.query.deciding.presence import make_judge
+from lodestone.query.retrieving.learned_stages import LearnedModels
 from lodestone.query.weighting.choice import make_weigher
 from lodestone.query_log.explain import explain
 from lodestone.query_log.replay import replay

@@ -23,8 +23,8 @@ from lodestone.errors import (
 )
 from lodestone.generators.base import Generator, Guide
 from lodestone.generators.engines.exemplar import Exemplar
+from lodestone.query.asking.request_context import RequestContext
 from lodestone.query.guides.search import FusionSettings
-from lodestone.query.request_context import RequestContext
 from lodestone.retrieval.fusion import FUSIONS
 from lodestone_schemas.api import SearchFilters, SearchOptions, SearchRequest
 

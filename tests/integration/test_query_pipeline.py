@@ -16,19 +16,20 @@ from tests.support.traces import unexplained
 from lodestone.access.visibility import Visibility
 from lodestone.config.settings import TagSettings
 from lodestone.errors import InvalidRequestError, UnknownNameError
-from lodestone.query import leaves, tree
-from lodestone.query.first_pass import FirstPass, FirstPassStage, QueryWeights
+from lodestone.query.answering.memory import Memory
+from lodestone.query.answering.responses import QueryAnswer
+from lodestone.query.asking import tree
+from lodestone.query.asking.request_context import RequestContext
+from lodestone.query.asking.resolved import ResolvedQuery
+from lodestone.query.asking.running import RunningQuery
+from lodestone.query.asking.tree import And, Leaf, Not, Picture, Text, Vector, Where
 from lodestone.query.guides.outcome import GuideOutcome
 from lodestone.query.guides.stage import GuideStage
-from lodestone.query.learned_stages import LearnedModels, LearnedStages
-from lodestone.query.leaves import EncodedQuery, RetrievalStage
-from lodestone.query.memory import Memory
-from lodestone.query.pipeline import DecideStage, ResolveStage
-from lodestone.query.request_context import RequestContext
-from lodestone.query.resolved import ResolvedQuery
-from lodestone.query.responses import QueryAnswer
-from lodestone.query.running import RunningQuery
-from lodestone.query.tree import And, Leaf, Not, Picture, Text, Vector, Where
+from lodestone.query.pipeline import PageStage, ResolveStage
+from lodestone.query.retrieving import leaves
+from lodestone.query.retrieving.first_pass import FirstPass, FirstPassStage, QueryWeights
+from lodestone.query.retrieving.learned_stages import LearnedModels, LearnedStages
+from lodestone.query.retrieving.leaves import EncodedQuery, RetrievalStage
 from lodestone.query.words.checker import QueryChecker
 from lodestone.query_log.explain import explain
 from lodestone.query_log.replay import replay
@@ -43,7 +44,7 @@ STAGES = (
     (FirstPassStage, "rank"),
     (LearnedStages, "judged"),
     (LearnedStages, "presence"),
-    (DecideStage, "answer"),
+    (PageStage, "answer"),
     (LearnedStages, "remember"),
 )
 

@@ -9,9 +9,9 @@ from tests.support.collection import Collection, load_models, photos
 from tests.support.photos import CAT
 
 from lodestone.config.settings import TagSettings
-from lodestone.query.learned_stages import LearnedModels
-from lodestone.query.memory import Memory
-from lodestone.query.tree import Compose, Text
+from lodestone.query.answering.memory import Memory
+from lodestone.query.asking.tree import Compose, Text
+from lodestone.query.retrieving.learned_stages import LearnedModels
 from lodestone.query.words.checker import QueryChecker
 from lodestone.query_log.trace import load_trace
 from lodestone.tags.delivery import deliver

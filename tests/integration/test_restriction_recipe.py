@@ -71,13 +71,13 @@ def extended(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (before,) = re.findall(r"^    @model_validator.*\n    def _is_one", text, re.MULTILINE)
     (old_names,) = re.findall(r"^RESTRICTIONS_IN_WORDS.*\n", text, re.MULTILINE)
     searching.write_text(text.replace(before, f"{member}\n{before}").replace(old_names, names), "utf-8")
-    tree = copy / "lodestone/query/tree.py"
+    tree = copy / "lodestone/query/asking/tree.py"
     tree.write_text(f"{tree.read_text('utf-8')}\n\n{node}", "utf-8")
-    table = copy / "lodestone/query/restrictions.py"
+    table = copy / "lodestone/query/asking/restrictions.py"
     imports = "\n".join(
         [
             "from datetime import UTC, datetime",
-            "from lodestone.query.tree import Album, Decade",
+            "from lodestone.query.asking.tree import Album, Decade",
             "from lodestone.store.base import Between",
         ]
     )

@@ -11,10 +11,10 @@ from tests.support.collection import Collection, Models, fillers, load_models, p
 from tests.support.photos import CAT, COFFEE, ROCKET
 
 from lodestone.config.settings import QuerySettings, TagSettings
+from lodestone.query.answering.memory import Memory
+from lodestone.query.deciding.gate import GateModel
 from lodestone.query.engine import QueryEngine
-from lodestone.query.gate import GateModel
-from lodestone.query.learned_stages import LearnedModels
-from lodestone.query.memory import Memory
+from lodestone.query.retrieving.learned_stages import LearnedModels
 from lodestone.query_log.trace import load_trace
 from lodestone.tags.delivery import COLLECTION, deliver
 from lodestone.tags.implicit import feedback_tags

@@ -26,7 +26,7 @@ from lodestone.catalog.catalog import Catalog
 from lodestone.config.home import Home
 from lodestone.config.settings import Settings
 from lodestone.errors import DeadlineExceededError
-from lodestone.query.request_context import RequestContext
+from lodestone.query.asking.request_context import RequestContext
 from lodestone.services.use_cases import Services
 from lodestone.store.base import VectorStore
 from lodestone_schemas.api import SearchRequest

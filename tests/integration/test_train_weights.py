@@ -18,7 +18,7 @@ from lodestone.composed.weights import ModalityWeights
 from lodestone.config.compositions import Role, choose_composition
 from lodestone.errors import InvalidRequestError, UnknownNameError
 from lodestone.home.runtime import Runtime
-from lodestone.query.tree import Compose, Image, Leaf, Picture, Text
+from lodestone.query.asking.tree import Compose, Image, Leaf, Picture, Text
 from lodestone.training.feedback_pairs import pairs_of_feedback
 from lodestone.training.retrain_weights import train_weights
 from lodestone_schemas.api import SearchOptions

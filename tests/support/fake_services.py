@@ -18,7 +18,7 @@ from lodestone.catalog.records import WriteKey, WriteRecord
 from lodestone.config.settings import Settings
 from lodestone.errors import ImageError, NotFoundError, UnknownNameError
 from lodestone.paging import PageRequest, decode_cursor, encode_cursor
-from lodestone.query.request_context import NOW, RequestContext
+from lodestone.query.asking.request_context import NOW, RequestContext
 from lodestone.services.keys import KeyUseCases
 from lodestone.services.limits import need_all_corpora, need_whole_home, shown
 from lodestone.services.models import Embedded, GeneratedImages, ModelUseCases

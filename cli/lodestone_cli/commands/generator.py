@@ -66,7 +66,7 @@ def try_(
     output: OutputOption = Output.HUMAN,
 ) -> None:
     """Ask one engine for one picture, which may cost what it charges, and say how that went."""
-    from lodestone.query.resolve import normalise_query
+    from lodestone.query.asking.resolve import normalise_query
 
     words = None if words is None else normalise_query(words)
     with CommandContext(home=home, profile=profile, output=output, purpose="lodestone generator test") as context:

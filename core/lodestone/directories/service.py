@@ -1,7 +1,7 @@
 """Operations on directories: add, change, list and describe; the catalog holds all of them.
 
 A directory is a root of a corpus. Switching one on or off changes what queries may find and nothing else: its pictures stay
-embedded and loaded, and the change applies to the next query of any process (query/filters.py).
+embedded and loaded, and the change applies to the next query of any process (query/asking/filters.py).
 """
 
 from __future__ import annotations

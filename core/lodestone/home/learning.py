@@ -19,8 +19,8 @@ from lodestone.observe import observer
 if TYPE_CHECKING:
     from lodestone.composed.weights import ModalityWeights
     from lodestone.config.compositions import Composition
-    from lodestone.query.gate import GateModel
-    from lodestone.query.learned_stages import LearnedModels
+    from lodestone.query.deciding.gate import GateModel
+    from lodestone.query.retrieving.learned_stages import LearnedModels
     from lodestone.query_log.recorder import Recorder
     from lodestone.spaces.base import Projection
     from lodestone.tags.service import TagService
@@ -99,7 +99,7 @@ class LearningResources(HomeResources):
 
     def gate(self) -> GateModel:
         """Return the complexity gate's model: the one learned in this home, or the one that ships."""
-        from lodestone.query.gate import GateModel
+        from lodestone.query.deciding.gate import GateModel
 
         active = self.catalog.active_artifact("gate")
         return GateModel.shipped() if active is None else GateModel.load(self.home.artifacts / active.path)
@@ -146,7 +146,7 @@ class LearningResources(HomeResources):
         Raises:
             ConfigurationError: the gate's model cannot be read.
         """
-        from lodestone.query.gate import GateModel
+        from lodestone.query.deciding.gate import GateModel
         from lodestone.query.idle_parts import idle_parts
 
         gate = self.gate() if self.home.exists() else GateModel.shipped()
@@ -160,9 +160,9 @@ class LearningResources(HomeResources):
                 was not fitted on them.
             recording: Whether queries are recorded and leave tags.
         """
-        from lodestone.query.learned_stages import LearnedModels
-        from lodestone.query.memory import Memory
-        from lodestone.query.presence import make_judge
+        from lodestone.query.answering.memory import Memory
+        from lodestone.query.deciding.presence import make_judge
+        from lodestone.query.retrieving.learned_stages import LearnedModels
         from lodestone.tags.search import TagSearch
 
         memory = Memory(

@@ -191,8 +191,8 @@ class Runtime(LearningResources):
         from lodestone.config.compositions import all_compositions
         from lodestone.home.indexed_pictures import IndexedPictures
         from lodestone.home.space_versions import former_versions, promoted_versions
+        from lodestone.query.asking.searchable import IndexVersions
         from lodestone.query.engine import QueryEngine
-        from lodestone.query.searchable import IndexVersions
         from lodestone.query.weighting.choice import make_weigher
         from lodestone.query.words.checker import QueryChecker
         from lodestone.sources.boundaries import boundaries_of

@@ -13,7 +13,7 @@ from lodestone.errors import LodestoneError, ModelUnavailableError
 from lodestone.home.bridge_fit import is_of_another_profile
 from lodestone.home.space_definitions import projection_of
 from lodestone.home.space_standby import SwapVersions, has_versions
-from lodestone.query.searchable import FormerVersion
+from lodestone.query.asking.searchable import FormerVersion
 from lodestone.spaces.names import BRIDGE
 
 if TYPE_CHECKING:

@@ -15,22 +15,22 @@ from lodestone.config.profiles import Profile
 from lodestone.config.settings import QuerySettings
 from lodestone.errors import UnknownNameError
 from lodestone.files.beneath import Boundaries
+from lodestone.query.answering.hydrate import Hydrator
+from lodestone.query.answering.passes import QueryPasses, SingleLeafPass
+from lodestone.query.asking.request_context import NOW, RequestContext
+from lodestone.query.asking.requested_sets import query_of
+from lodestone.query.asking.searchable import CURRENT, IndexVersions
+from lodestone.query.asking.tree import Image, Picture, Query, Where
 from lodestone.query.composing.assembly import StageMaker
 from lodestone.query.contracts import Encoder, EqualWeights, GuideSource, PictureSource, SpaceWeigher
-from lodestone.query.first_pass import FirstPassStage
 from lodestone.query.guides.captions import CaptionEvidence, CaptionRule
 from lodestone.query.guides.outliers import UMAP_FROM
 from lodestone.query.guides.search import FusionSettings
 from lodestone.query.guides.stage import GuideStage
-from lodestone.query.hydrate import Hydrator
-from lodestone.query.learned_stages import LearnedModels, LearnedStages
-from lodestone.query.leaves import LeafSources, RetrievalStage
-from lodestone.query.passes import QueryPasses, SingleLeafPass
-from lodestone.query.pipeline import DecideStage, QueryPipeline, ResolveStage
-from lodestone.query.request_context import NOW, RequestContext
-from lodestone.query.requested_sets import query_of
-from lodestone.query.searchable import CURRENT, IndexVersions
-from lodestone.query.tree import Image, Picture, Query, Where
+from lodestone.query.pipeline import PageStage, QueryPipeline, ResolveStage
+from lodestone.query.retrieving.first_pass import FirstPassStage
+from lodestone.query.retrieving.learned_stages import LearnedModels, LearnedStages
+from lodestone.query.retrieving.leaves import LeafSources, RetrievalStage
 from lodestone.query.words.checker import QueryChecker
 from lodestone.retrieval.calibration import ScoreCalibration
 from lodestone.retrieval.fuser import Fuser
@@ -131,7 +131,7 @@ class QueryEngine:
             retrieval=RetrievalStage(LeafSources(encoder, store)),
             passes=QueryPasses(SingleLeafPass(first_pass, self._guides), composing),
             learned=self._learned,
-            deciding=DecideStage(Hydrator(catalog, boundaries)),
+            deciding=PageStage(Hydrator(catalog, boundaries)),
         )
 
     @property

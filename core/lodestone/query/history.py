@@ -11,8 +11,8 @@ from lodestone.errors import InvalidRequestError, NotFoundError
 from lodestone.generators.cache import PICTURE_KEY
 from lodestone.generators.pictures import PICTURE_MEDIA_TYPE
 from lodestone.paging import decode_cursor, encode_cursor
-from lodestone.query.request_context import RequestContext
-from lodestone.query.requested_sets import ranking_members
+from lodestone.query.asking.request_context import RequestContext
+from lodestone.query.asking.requested_sets import ranking_members
 from lodestone.query_log.replay import compare
 from lodestone.query_log.trace import Trace, load_trace
 from lodestone_schemas.api import QueryInfo, QueryPage, ReplayResult, SearchRequest

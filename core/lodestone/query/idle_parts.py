@@ -6,7 +6,7 @@ from typing import Final
 
 from lodestone.config.profiles import Profile
 from lodestone.config.settings import QuerySettings
-from lodestone.query.gate import GateModel
+from lodestone.query.deciding.gate import GateModel
 from lodestone.query.guides.outliers import FEWEST_GUIDES
 
 GATE: Final = "gate"

@@ -30,22 +30,30 @@ from lodestone.clock import Stopwatch, remaining
 from lodestone.config.compositions import Composition
 from lodestone.config.profiles import Profile
 from lodestone.config.settings import QuerySettings
+from lodestone.query.answering.hydrate import Hydrator
+from lodestone.query.answering.passes import QueryPasses
+from lodestone.query.answering.record import trace_of
+from lodestone.query.answering.responses import (
+    QueryAnswer,
+    Stage,
+    finished,
+    guide_info,
+    guide_infos,
+    opening_event,
+    response_of,
+)
+from lodestone.query.asking.request_context import RequestContext
+from lodestone.query.asking.resolve import deadline_of, resolve
+from lodestone.query.asking.resolved import ResolvedQuery
+from lodestone.query.asking.running import RunningQuery, too_late
+from lodestone.query.asking.searchable import CURRENT, IndexVersions
+from lodestone.query.asking.tree import Query
 from lodestone.query.contracts import Encoder, GuideSource
-from lodestone.query.first_pass import FirstPass, QueryWeights
+from lodestone.query.deciding.presence import Presence
 from lodestone.query.guides.outcome import GuideOutcome
-from lodestone.query.hydrate import Hydrator
-from lodestone.query.learned_stages import LearnedStages
-from lodestone.query.leaves import RetrievalStage, retriever_of
-from lodestone.query.passes import QueryPasses
-from lodestone.query.presence import Presence
-from lodestone.query.record import trace_of
-from lodestone.query.request_context import RequestContext
-from lodestone.query.resolve import deadline_of, resolve
-from lodestone.query.resolved import ResolvedQuery
-from lodestone.query.responses import QueryAnswer, Stage, finished, guide_info, guide_infos, opening_event, response_of
-from lodestone.query.running import RunningQuery, too_late
-from lodestone.query.searchable import CURRENT, IndexVersions
-from lodestone.query.tree import Query
+from lodestone.query.retrieving.first_pass import FirstPass, QueryWeights
+from lodestone.query.retrieving.learned_stages import LearnedStages
+from lodestone.query.retrieving.leaves import RetrievalStage, retriever_of
 from lodestone.query.words.checker import QueryChecker
 from lodestone.query_notes import QueryNotes
 from lodestone.retrieval.searcher import Ranking
@@ -149,7 +157,7 @@ class ResolveStage:
         return [name for name in self.hub.names if self.hub.edits(name)]
 
 
-class DecideStage:
+class PageStage:
     """Decides what is shown of a ranking: one page, read from the catalog.
 
     Args:
@@ -204,7 +212,7 @@ class FirstPage:
         self.presence = presence
 
     async def read(self) -> QueryAnswer:
-        """Return the answer; raises as `DecideStage.answer`."""
+        """Return the answer; raises as `PageStage.answer`."""
         if self._answer is None:
             self._answer = await self._decide()
         return self._answer
@@ -226,7 +234,7 @@ class QueryPipeline:
     retrieval: RetrievalStage
     passes: QueryPasses
     learned: LearnedStages
-    deciding: DecideStage
+    deciding: PageStage
 
     async def run(
         self, query: Query, options: SearchOptions, request_context: RequestContext, *, early: bool = True

@@ -19,9 +19,9 @@ from lodestone.access.visibility import EVERYTHING
 from lodestone.composed.weights import ModalityWeights
 from lodestone.errors import InvalidRequestError, UnknownNameError
 from lodestone.imaging.regions import cropped
-from lodestone.query.parts import OWN, PICTURE, UNLIKE, WITHOUT, WORDS, free_name, kind_of
-from lodestone.query.requested_sets import ranking_members
-from lodestone.query.tree import Compose, Image, Leaf, Origin, Picture, Text, Vector
+from lodestone.query.asking.parts import OWN, PICTURE, UNLIKE, WITHOUT, WORDS, free_name, kind_of
+from lodestone.query.asking.requested_sets import ranking_members
+from lodestone.query.asking.tree import Compose, Image, Leaf, Origin, Picture, Text, Vector
 from lodestone.query.words.phrases import affirmed, change_of
 from lodestone.services.sessions.recording import wait_until_recorded
 from lodestone.text_encoders.text import normalise_query

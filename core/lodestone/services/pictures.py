@@ -129,7 +129,7 @@ class PictureUseCases:
             UnknownNameError: a corpus or root is unknown or not seen.
             InvalidRequestError: no such cursor; or the filters contradict each other.
         """
-        from lodestone.query.filters import restriction
+        from lodestone.query.asking.filters import restriction
 
         catalog = self._session.runtime.catalog
         which = picture_filter(restriction(request.filters, catalog, caller.visibility)[0])

@@ -16,10 +16,10 @@ from typing import TYPE_CHECKING, Any, Final, cast
 from lodestone.access.caller import Caller
 from lodestone.access.visibility import EVERYTHING
 from lodestone.errors import DeadlineExceededError, ImageError, ImageTooLargeError, InvalidRequestError
-from lodestone.query.parts import EDITED_SIDE
-from lodestone.query.request_context import NOW, RequestContext
-from lodestone.query.requested_sets import ranking_members, with_sets
-from lodestone.query.tree import Query
+from lodestone.query.asking.parts import EDITED_SIDE
+from lodestone.query.asking.request_context import NOW, RequestContext
+from lodestone.query.asking.requested_sets import ranking_members, with_sets
+from lodestone.query.asking.tree import Query
 from lodestone.services.composed_queries import LARGEST_SIDE, ComposedQueries, is_composed
 from lodestone.services.limits import shown
 from lodestone.services.redaction import redact_event, redact_response

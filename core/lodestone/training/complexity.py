@@ -1,4 +1,4 @@
-"""Fitting of the complexity gate (query/gate.py): which queries the text pass answers well enough.
+"""Fitting of the complexity gate (query/deciding/gate.py): which queries the text pass answers well enough.
 
 A linear model (ridge regression, closed form) maps features of the elementary methods' lists to the average precision of the
 text pass (NEEDLE, F.1). All figures, and the threshold, come from predictions that were made without the query in question
@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lodestone.errors import InvalidRequestError
-from lodestone.query.gate import GateModel, K, Term
+from lodestone.query.deciding.gate import GateModel, K, Term
 
 MOST_LOSS: Final = 0.01  # mean average precision
 FEWEST: Final = 30  # queries

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from lodestone.config.compositions import DEFAULT_COMPOSITION, Composition, Role
 from lodestone.errors import InvalidRequestError, LodestoneError
-from lodestone.query.parts import OWN
+from lodestone.query.asking.parts import OWN
 from lodestone.query_log.trace import Trace, load_trace
 from lodestone.training.composed_pairs import ComposedPair, merged
 from lodestone.training.judgements import judged_answers

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from lodestone.errors import InvalidRequestError, LodestoneError
-from lodestone.query.gate import Method, features
+from lodestone.query.deciding.gate import Method, features
 from lodestone.query_log.trace import Trace, load_trace
 from lodestone.retrieval.fusion import TEXT_GUIDE, find_fusion
 from lodestone.retrieval.metrics import average_precision

@@ -9,7 +9,7 @@ from fastapi import APIRouter, Depends, Request
 from fastapi.responses import StreamingResponse
 
 from lodestone.access.caller import Caller
-from lodestone.query.request_context import RequestContext
+from lodestone.query.asking.request_context import RequestContext
 from lodestone.services.search import SearchUseCases
 from lodestone_schemas.api import SearchRequest, SearchResponse
 from lodestone_schemas.batch import BatchAnswer, BatchLine

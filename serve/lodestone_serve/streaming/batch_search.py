@@ -21,7 +21,7 @@ from starlette.responses import Response
 from starlette.types import Message, Receive, Scope, Send
 
 from lodestone.errors import InvalidRequestError, LodestoneError, OverloadedError
-from lodestone.query.request_context import RequestContext
+from lodestone.query.asking.request_context import RequestContext
 from lodestone_schemas.api import Problem, SearchRequest, SearchResponse
 from lodestone_schemas.batch import BatchAnswer, BatchLine
 from lodestone_serve.policy import NDJSON

@@ -19,7 +19,7 @@ from starlette.datastructures import Headers
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from lodestone.errors import DeadlineExceededError, OverloadedError
-from lodestone.query.request_context import RequestContext
+from lodestone.query.asking.request_context import RequestContext
 from lodestone_schemas.api import SearchResponse
 from lodestone_serve.policy import AdmissionRule, BodyPace, policy_of
 from lodestone_serve.responses.problems import problem_of, problem_response

@@ -11,7 +11,7 @@ THIRD_PARTY = (
 )  # fmt: skip
 OURS = (
     "lodestone.catalog.catalog", "lodestone.catalog.tables", "lodestone.config.settings", "lodestone.home",
-    "lodestone.indexing.scan", "lodestone.query.engine", "lodestone.query.leaves", "lodestone.query.resolve",
+    "lodestone.indexing.scan", "lodestone.query.engine", "lodestone.query.retrieving.leaves", "lodestone.query.asking.resolve",
     "lodestone.remote", "lodestone.training", "lodestone_client", "lodestone_eval",
 )  # fmt: skip
 

@@ -14,7 +14,7 @@ from research.fits.presence_data import absent_queries
 from research.fits.quality import Collection
 
 from lodestone.backbones.base import BackboneOutputs, OutputKey
-from lodestone.query.presence import PresenceModel, SignTerm
+from lodestone.query.deciding.presence import PresenceModel, SignTerm
 from lodestone_eval.splits import split_by_hash
 
 ROW = OutputKey("efficientnet-lite0", "features")

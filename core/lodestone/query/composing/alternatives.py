@@ -14,11 +14,11 @@ from typing import Final
 import numpy as np
 
 from lodestone.errors import DeadlineExceededError
+from lodestone.query.asking.parts import PartSet
+from lodestone.query.asking.running import RunningQuery
 from lodestone.query.composing.stage import ComposedStage
-from lodestone.query.first_pass import FirstPass, QueryWeights
-from lodestone.query.leaves import EncodedQuery
-from lodestone.query.parts import PartSet
-from lodestone.query.running import RunningQuery
+from lodestone.query.retrieving.first_pass import FirstPass, QueryWeights
+from lodestone.query.retrieving.leaves import EncodedQuery
 from lodestone.retrieval.fusion import WEIGHTED_SUM, FusedList, RankedList, fuse_in_tiers, weighted_sum
 from lodestone.retrieval.searcher import Ranking
 

@@ -8,18 +8,18 @@ from dataclasses import dataclass
 from lodestone.catalog.reading import CatalogReader
 from lodestone.config.compositions import Composition, Role
 from lodestone.generators.base import Guide
+from lodestone.query.asking.running import RunningQuery
 from lodestone.query.composing.alternatives import AlternativesStage
 from lodestone.query.composing.candidates import FusedSource, UnionSource
 from lodestone.query.composing.captions import CaptionSearch
 from lodestone.query.composing.edits import EditStage, check_editors
 from lodestone.query.composing.stage import ComposedStage
 from lodestone.query.contracts import Encoder, GuideSource, PictureSource, SpaceWeigher
-from lodestone.query.first_pass import FirstPass, QueryWeights
 from lodestone.query.guides.captions import CaptionWords
 from lodestone.query.guides.outcome import GuideOutcome
-from lodestone.query.learned_stages import LearnedStages
-from lodestone.query.leaves import EncodedQuery
-from lodestone.query.running import RunningQuery
+from lodestone.query.retrieving.first_pass import FirstPass, QueryWeights
+from lodestone.query.retrieving.learned_stages import LearnedStages
+from lodestone.query.retrieving.leaves import EncodedQuery
 from lodestone.retrieval.calibration import ScoreCalibration
 from lodestone.retrieval.searcher import Searcher
 from lodestone.store.base import VectorStore

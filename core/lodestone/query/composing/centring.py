@@ -19,7 +19,7 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from lodestone.query.parts import Part
+from lodestone.query.asking.parts import Part
 from lodestone.retrieval.rescoring import ListSearch
 
 SHARE: Final = 0.5

@@ -22,16 +22,16 @@ from lodestone.clock import remaining, within
 from lodestone.errors import ConfigurationError, DeadlineExceededError
 from lodestone.generators.base import Guide, GuideRequest, PictureEdit
 from lodestone.generators.pictures import reduced
+from lodestone.query.asking.parts import EDITED_SIDE, Part, editable
+from lodestone.query.asking.running import RunningQuery
+from lodestone.query.asking.tree import Picture
 from lodestone.query.composing.stage import ComposedStage
 from lodestone.query.composing.targets import guided_targets
 from lodestone.query.contracts import Encoder, GuideSource, PictureSource, Pixels
-from lodestone.query.first_pass import FirstPass, QueryWeights
 from lodestone.query.guides.outcome import GuideOutcome, GuideVectors
 from lodestone.query.guides.search import embed_guides
-from lodestone.query.leaves import EncodedQuery
-from lodestone.query.parts import EDITED_SIDE, Part, editable
-from lodestone.query.running import RunningQuery
-from lodestone.query.tree import Picture
+from lodestone.query.retrieving.first_pass import FirstPass, QueryWeights
+from lodestone.query.retrieving.leaves import EncodedQuery
 
 _RGB = 3
 

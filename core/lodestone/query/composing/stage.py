@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from lodestone.clock import within
 from lodestone.config.compositions import Role
+from lodestone.query.asking.running import RunningQuery, too_late
 from lodestone.query.composing.candidates import FEWEST, Candidates, CandidateSource, Standing
 from lodestone.query.composing.captions import CaptionSearch
 from lodestone.query.composing.centring import centred
@@ -23,10 +24,9 @@ from lodestone.query.composing.ranking import POOL, diversified, shares_of, simi
 from lodestone.query.composing.targets import composed_targets
 from lodestone.query.composing.weighing import PartWeighing, Standings, by_space, without_captions
 from lodestone.query.contracts import SpaceWeigher
-from lodestone.query.first_pass import FirstPass, QueryWeights
-from lodestone.query.learned_stages import LearnedStages
-from lodestone.query.leaves import EncodedQuery
-from lodestone.query.running import RunningQuery, too_late
+from lodestone.query.retrieving.first_pass import FirstPass, QueryWeights
+from lodestone.query.retrieving.learned_stages import LearnedStages
+from lodestone.query.retrieving.leaves import EncodedQuery
 from lodestone.retrieval.calibration import ScoreCalibration
 from lodestone.retrieval.fusion import WEIGHTED_SUM, FusedList, RankedList, fuse_in_tiers
 from lodestone.retrieval.rescoring import ListSearch

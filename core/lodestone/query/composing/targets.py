@@ -19,8 +19,8 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from lodestone.query.leaves import EncodedQuery
-from lodestone.query.parts import OWN, Part
+from lodestone.query.asking.parts import OWN, Part
+from lodestone.query.retrieving.leaves import EncodedQuery
 from lodestone.retrieval.rescoring import ListSearch
 
 _SHORTEST: Final = 1e-6  # of a sum that has a direction

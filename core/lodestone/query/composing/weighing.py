@@ -14,12 +14,12 @@ from typing import Final
 import numpy as np
 
 from lodestone.config.compositions import Role
+from lodestone.query.asking.parts import Part
+from lodestone.query.asking.running import RunningQuery
 from lodestone.query.composing.candidates import Standing
 from lodestone.query.contracts import SpaceWeigher
-from lodestone.query.first_pass import QueryWeights
-from lodestone.query.leaves import EncodedLeaf, EncodedQuery
-from lodestone.query.parts import Part
-from lodestone.query.running import RunningQuery
+from lodestone.query.retrieving.first_pass import QueryWeights
+from lodestone.query.retrieving.leaves import EncodedLeaf, EncodedQuery
 from lodestone.query.weighting.trust import apply_trust, prior_trust
 from lodestone.retrieval.fusion import RankedList
 from lodestone.retrieval.rescoring import ListSearch

@@ -20,6 +20,8 @@ from numpy.typing import NDArray
 from lodestone.clock import remaining, within
 from lodestone.generators.base import Guide, GuideRequest
 from lodestone.generators.engines.exemplar import Exemplar
+from lodestone.query.asking.resolved import ResolvedQuery
+from lodestone.query.asking.running import RunningQuery
 from lodestone.query.contracts import Encoder, GuideSource
 from lodestone.query.guides.captions import CaptionEvidence, CaptionMatches
 from lodestone.query.guides.outcome import GuideOutcome, rejected_ids
@@ -27,8 +29,6 @@ from lodestone.query.guides.outliers import UMAP_FROM, OutlierReport, judge_guid
 from lodestone.query.guides.outliers import warm_up as warm_up_outliers
 from lodestone.query.guides.search import FusionSettings, embed_guides, fit, searches_of
 from lodestone.query.guides.stopping import StableTopK
-from lodestone.query.resolved import ResolvedQuery
-from lodestone.query.running import RunningQuery
 from lodestone.query_notes import describe_failure
 from lodestone.retrieval.searcher import Found, Ranking, Searcher
 from lodestone.spaces.names import CAPTIONS, TAGS

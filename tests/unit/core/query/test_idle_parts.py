@@ -9,7 +9,7 @@ import pytest
 
 from lodestone.config.profiles import PROFILES
 from lodestone.config.settings import QuerySettings
-from lodestone.query.gate import GateModel, Method, Term
+from lodestone.query.deciding.gate import GateModel, Method, Term
 from lodestone.query.idle_parts import idle_parts
 
 SHIPPED = GateModel.shipped()

@@ -12,7 +12,7 @@ from PIL import Image
 from lodestone.access.caller import LOCAL_CALLER
 from lodestone.errors import DeadlineExceededError, ImageTooLargeError
 from lodestone.imaging.decode import DecodedImage
-from lodestone.query.request_context import NOW, RequestContext
+from lodestone.query.asking.request_context import NOW, RequestContext
 from lodestone.services.search import SearchUseCases
 from lodestone_schemas.api import SearchRequest
 

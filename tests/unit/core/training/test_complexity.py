@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from lodestone.errors import InvalidRequestError
-from lodestone.query.gate import Method
+from lodestone.query.deciding.gate import Method
 from lodestone.training.complexity import Observation, choose_threshold, fit_gate, pearson
 
 

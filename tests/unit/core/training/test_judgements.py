@@ -15,7 +15,7 @@ from lodestone.config.profiles import PROFILES
 from lodestone.config.settings import Settings
 from lodestone.errors import ConfigurationError, InvalidRequestError
 from lodestone.home.runtime import Runtime
-from lodestone.query.gate import GateModel
+from lodestone.query.deciding.gate import GateModel
 from lodestone.query_log.trace import Trace
 from lodestone.retrieval.fusion import FusedList, RankedList
 from lodestone.training.judgements import observations_of_feedback, precision_of, read_judgements, resolve

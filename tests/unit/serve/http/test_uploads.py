@@ -18,7 +18,7 @@ from tests.support.home import open_runtime
 
 from lodestone.config.serve import ServeSettings
 from lodestone.home.runtime import Runtime
-from lodestone.query.request_context import NOW, RequestContext
+from lodestone.query.asking.request_context import NOW, RequestContext
 from lodestone_schemas.api import SearchOptions, SearchResponse
 from lodestone_serve.http.application import create_app
 

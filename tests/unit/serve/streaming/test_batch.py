@@ -20,7 +20,7 @@ from tests.support.fake_services import FakeServices
 from lodestone.config.serve import LoadSettings
 from lodestone.config.settings import ServeSettings
 from lodestone.errors import OverloadedError, StoreError, UnknownNameError
-from lodestone.query.request_context import NOW, RequestContext
+from lodestone.query.asking.request_context import NOW, RequestContext
 from lodestone_schemas.api import Problem, SearchRequest, SearchResponse
 from lodestone_schemas.batch import BatchAnswer
 from lodestone_serve.http.application import create_app

@@ -15,7 +15,7 @@ from tests.support.fake_services import FakeServices
 from lodestone.config.serve import LoadSettings, StreamSettings
 from lodestone.config.settings import ServeSettings
 from lodestone.errors import NotFoundError, OverloadedError
-from lodestone.query.request_context import NOW, RequestContext
+from lodestone.query.asking.request_context import NOW, RequestContext
 from lodestone_schemas.api import DoneEvent, Event, PlanEvent, SearchRequest, SearchResponse
 from lodestone_serve.http.application import create_app
 from lodestone_serve.policy import AdmissionRule, policy_for

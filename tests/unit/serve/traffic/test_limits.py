@@ -20,7 +20,7 @@ from lodestone.catalog.catalog import Catalog
 from lodestone.catalog.records import WriteKey, WriteRecord
 from lodestone.config.serve import ServeSettings
 from lodestone.errors import CatalogError
-from lodestone.query.request_context import NOW, RequestContext
+from lodestone.query.asking.request_context import NOW, RequestContext
 from lodestone_schemas.access import KeyRequest
 from lodestone_schemas.access import Scope as Access
 from lodestone_schemas.api import SearchOptions, SearchResponse

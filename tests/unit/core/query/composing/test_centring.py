@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from lodestone.query.asking.parts import Part
+from lodestone.query.asking.tree import Image, Text
 from lodestone.query.composing.centring import SHARE, centred
-from lodestone.query.parts import Part
-from lodestone.query.tree import Image, Text
 from lodestone.retrieval.rescoring import ListSearch
 
 QUERY = np.array([0.6, 0.8, 0.0], np.float32)

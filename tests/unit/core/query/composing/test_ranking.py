@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 from lodestone.composed.joint import JointPart, scores
+from lodestone.query.asking.parts import free_name
 from lodestone.query.composing.candidates import Standing
 from lodestone.query.composing.ranking import diversified, shares_of, similarities
-from lodestone.query.parts import free_name
 from lodestone.retrieval.fusion import FusedList, RankedList, weighted_sum
 
 IDS = tuple(f"id{number:02}" for number in range(12))

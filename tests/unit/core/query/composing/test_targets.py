@@ -5,10 +5,10 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from lodestone.query.asking.parts import Part, editable
+from lodestone.query.asking.tree import Image, Text
 from lodestone.query.composing.targets import OWN, composed_targets, guided_targets
-from lodestone.query.leaves import EncodedLeaf, EncodedQuery
-from lodestone.query.parts import Part, editable
-from lodestone.query.tree import Image, Text
+from lodestone.query.retrieving.leaves import EncodedLeaf, EncodedQuery
 
 ROOT = 2**-0.5
 

@@ -11,13 +11,13 @@ import pytest
 from numpy.typing import NDArray
 
 from lodestone.config.compositions import Role
+from lodestone.query.asking.parts import Part
+from lodestone.query.asking.resolved import ComposeOptions
+from lodestone.query.asking.tree import Text, Vector
 from lodestone.query.composing.candidates import Standing
 from lodestone.query.composing.weighing import CAPTION_SHARE, PartWeighing, by_part, by_space, without_captions
-from lodestone.query.first_pass import QueryWeights
-from lodestone.query.leaves import EncodedLeaf, EncodedQuery
-from lodestone.query.parts import Part
-from lodestone.query.resolved import ComposeOptions
-from lodestone.query.tree import Text, Vector
+from lodestone.query.retrieving.first_pass import QueryWeights
+from lodestone.query.retrieving.leaves import EncodedLeaf, EncodedQuery
 from lodestone.retrieval.fusion import RankedList
 from lodestone.retrieval.rescoring import ListSearch
 

@@ -14,7 +14,7 @@ from tests.support.traces import trace_of_scores
 from lodestone.catalog.catalog import Catalog
 from lodestone.config.settings import TagSettings
 from lodestone.errors import StoreError
-from lodestone.query.memory import Memory
+from lodestone.query.answering.memory import Memory
 from lodestone.query_log.recorder import Recorder
 from lodestone.query_log.trace import Trace, load_trace
 from lodestone.services.sessions import tag_delivery

@@ -16,14 +16,14 @@ from lodestone.config.compositions import DEFAULT_COMPOSITION, Composition, Role
 from lodestone.config.profiles import Profile
 from lodestone.config.settings import QuerySettings
 from lodestone.errors import InvalidRequestError, UnknownNameError
-from lodestone.query.filters import query_filter, without_sources
-from lodestone.query.parts import Part, PartSet, editable, parts_of
-from lodestone.query.request_context import NOW, RequestContext
-from lodestone.query.resolved import ComposeOptions, GateOptions, GuideOptions, ResolvedQuery
-from lodestone.query.restrictions import RestrictionSources, filter_of
-from lodestone.query.searchable import CURRENT, IndexVersions, nothing_indexed, searchable_captions, searchable_spaces
-from lodestone.query.sets import alternatives_of, composed_of
-from lodestone.query.tree import Compose, Leaf, Query, Text, Where
+from lodestone.query.asking.filters import query_filter, without_sources
+from lodestone.query.asking.parts import Part, PartSet, editable, parts_of
+from lodestone.query.asking.request_context import NOW, RequestContext
+from lodestone.query.asking.resolved import ComposeOptions, GateOptions, GuideOptions, ResolvedQuery
+from lodestone.query.asking.restrictions import RestrictionSources, filter_of
+from lodestone.query.asking.searchable import CURRENT, IndexVersions, nothing_indexed, searchable_captions, searchable_spaces
+from lodestone.query.asking.sets import alternatives_of, composed_of
+from lodestone.query.asking.tree import Compose, Leaf, Query, Text, Where
 from lodestone.query.words.checker import CheckedWords, QueryChecker
 from lodestone.query.words.wishes import wishes_of
 from lodestone.retrieval.fusion import FORMER_NAMES, WEIGHTED_SUM, current_name, find_fusion, former_name_warning

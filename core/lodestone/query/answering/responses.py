@@ -8,11 +8,11 @@ from typing import Literal
 from urllib.parse import quote
 
 from lodestone.generators.base import Guide
-from lodestone.query.first_pass import QueryWeights
+from lodestone.query.answering.hydrate import next_offset
+from lodestone.query.asking.running import RunningQuery
+from lodestone.query.deciding.presence import Presence
 from lodestone.query.guides.outcome import GuideOutcome
-from lodestone.query.hydrate import next_offset
-from lodestone.query.presence import Presence
-from lodestone.query.running import RunningQuery
+from lodestone.query.retrieving.first_pass import QueryWeights
 from lodestone.retrieval.searcher import Ranking
 from lodestone_schemas.api import GateDecision, GuideInfo, Hit, PlanEvent, SearchResponse
 

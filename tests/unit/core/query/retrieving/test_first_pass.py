@@ -11,11 +11,11 @@ import numpy as np
 import pytest
 
 from lodestone.clock import Stopwatch
-from lodestone.query.first_pass import FirstPassStage
-from lodestone.query.learned_stages import LearnedModels, LearnedStages
-from lodestone.query.leaves import EncodedLeaf, EncodedQuery
-from lodestone.query.resolved import ResolvedQuery
-from lodestone.query.running import RunningQuery
+from lodestone.query.asking.resolved import ResolvedQuery
+from lodestone.query.asking.running import RunningQuery
+from lodestone.query.retrieving.first_pass import FirstPassStage
+from lodestone.query.retrieving.learned_stages import LearnedModels, LearnedStages
+from lodestone.query.retrieving.leaves import EncodedLeaf, EncodedQuery
 from lodestone.query.weighting.trust import apply_trust, prior_trust
 from lodestone.query_notes import QueryNotes
 from lodestone.retrieval.calibration import ScoreCalibration

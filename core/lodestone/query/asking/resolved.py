@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 from lodestone.access.visibility import EVERYTHING, Visibility
 from lodestone.config.compositions import DEFAULT_COMPOSITION
-from lodestone.query.parts import Part, PartSet
-from lodestone.query.tree import Leaf
+from lodestone.query.asking.parts import Part, PartSet
+from lodestone.query.asking.tree import Leaf
 from lodestone.store.base import Filter
 from lodestone_schemas.api import QueryNote, SearchOptions
 

@@ -20,13 +20,13 @@ from lodestone.catalog.reading import CatalogReader
 from lodestone.clock import remaining, within
 from lodestone.errors import StoreError
 from lodestone.generators.base import TagSource
+from lodestone.query.asking.resolved import ResolvedQuery
+from lodestone.query.asking.running import RunningQuery
 from lodestone.query.contracts import QueryMemory, TrustSource
-from lodestone.query.gate import GateModel, Method
+from lodestone.query.deciding.gate import GateModel, Method
+from lodestone.query.deciding.methods import caption_method, methods_of
+from lodestone.query.deciding.presence import HEAD, Presence, PresenceJudge, SpaceSigns, with_tags, with_written
 from lodestone.query.guides.captions import CaptionMatches
-from lodestone.query.methods import caption_method, methods_of
-from lodestone.query.presence import HEAD, Presence, PresenceJudge, SpaceSigns, with_tags, with_written
-from lodestone.query.resolved import ResolvedQuery
-from lodestone.query.running import RunningQuery
 from lodestone.query_log.recorder import Recorder
 from lodestone.query_log.trace import Trace
 from lodestone.query_notes import describe_failure

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from lodestone.query.restrictions import RESTRICTIONS
-from lodestone.query.tree import And, Image, Not, Or, Query, Text
+from lodestone.query.asking.restrictions import RESTRICTIONS
+from lodestone.query.asking.tree import And, Image, Not, Or, Query, Text
 from lodestone_schemas.api import QuerySet, SearchOptions, SearchRequest
 
 

@@ -9,7 +9,7 @@ from typing import Final
 from lodestone.composed.weights import ModalityWeights
 from lodestone.config.compositions import Role
 from lodestone.errors import InvalidRequestError
-from lodestone.query.tree import Compose, Leaf
+from lodestone.query.asking.tree import Compose, Leaf
 from lodestone.store.base import Filter
 from lodestone_schemas.api import MAX_PARTS, QueryPart, QueryRegion
 

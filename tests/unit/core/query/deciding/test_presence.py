@@ -11,7 +11,7 @@ import pytest
 from tests.support.models import model_context
 
 from lodestone.config.profiles import PROFILES
-from lodestone.query.presence import (
+from lodestone.query.deciding.presence import (
     CAPTION_SIGN,
     Presence,
     PresenceJudge,

@@ -11,7 +11,7 @@ from tests.support.catalogs import make_root, picture
 
 from lodestone.catalog.catalog import Catalog
 from lodestone.errors import InvalidRequestError
-from lodestone.query.filters import build_filter, restriction
+from lodestone.query.asking.filters import build_filter, restriction
 from lodestone.sources.captions import CaptionTable
 from lodestone.sources.uris import composed, spellings
 from lodestone.store.base import MatchAny

@@ -11,7 +11,7 @@ from lodestone.access.visibility import EVERYTHING, Visibility
 from lodestone.catalog.reading import CatalogReader
 from lodestone.catalog.records import Root
 from lodestone.errors import InvalidRequestError, UnknownNameError
-from lodestone.query.tree import Leaf
+from lodestone.query.asking.tree import Leaf
 from lodestone.sources.uris import spellings
 from lodestone.store.base import Between, Condition, Filter, HasId, MatchAny
 from lodestone_schemas.api import SearchFilters

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from lodestone.errors import InvalidRequestError
-from lodestone.query.tree import And, Compose, Image, Not, Or, Picture, Text, Vector, Where
+from lodestone.query.asking.tree import And, Compose, Image, Not, Or, Picture, Text, Vector, Where
 from lodestone_schemas.api import SearchFilters
 
 PIXELS = np.zeros((4, 6, 3), np.uint8)

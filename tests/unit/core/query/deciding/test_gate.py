@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from lodestone.errors import ConfigurationError
-from lodestone.query.gate import GateModel, Method, Term, features
+from lodestone.query.deciding.gate import GateModel, Method, Term, features
 
 
 def method(name: str, *ids: str, scores: list[float] | None = None) -> Method:

@@ -4,7 +4,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from lodestone.query.searchable import FormerVersion, IndexVersions, searchable_captions, searchable_spaces
+from lodestone.query.asking.searchable import FormerVersion, IndexVersions, searchable_captions, searchable_spaces
 
 LIVE = {"bridge": "bridge-1", "labels": "labels-1", "captions": "captions-1"}
 REFRESH = "run `lodestone index --resume` to refresh, once for each `--corpus NAME`"

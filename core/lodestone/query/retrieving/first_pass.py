@@ -13,10 +13,10 @@ from typing import Final
 
 import numpy as np
 
+from lodestone.query.asking.running import RunningQuery, too_late
 from lodestone.query.contracts import EqualWeights, SpaceWeigher
-from lodestone.query.learned_stages import LearnedStages
-from lodestone.query.leaves import EncodedQuery
-from lodestone.query.running import RunningQuery, too_late
+from lodestone.query.retrieving.learned_stages import LearnedStages
+from lodestone.query.retrieving.leaves import EncodedQuery
 from lodestone.query.weighting.trust import apply_trust, prior_trust
 from lodestone.retrieval.fusion import FusedList
 from lodestone.retrieval.searcher import Ranking, Searcher

@@ -12,8 +12,8 @@ from lodestone.catalog.pictures.taken import taken_local
 from lodestone.catalog.reading import CatalogReader
 from lodestone.catalog.records import ImageRecord, ImageState, Root
 from lodestone.files.beneath import Boundaries
+from lodestone.query.asking.resolved import ResolvedQuery
 from lodestone.query.composing.ranking import parts_of_hit
-from lodestone.query.resolved import ResolvedQuery
 from lodestone.retrieval.collapse import collapsed, with_equal_files
 from lodestone.retrieval.fusion import contributions
 from lodestone.retrieval.searcher import Ranking

@@ -12,11 +12,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from lodestone.query.leaves import EncodedQuery, retriever_of
-from lodestone.query.resolved import ResolvedQuery
-from lodestone.query.responses import QueryAnswer
-from lodestone.query.running import RunningQuery
-from lodestone.query.tree import Image
+from lodestone.query.answering.responses import QueryAnswer
+from lodestone.query.asking.resolved import ResolvedQuery
+from lodestone.query.asking.running import RunningQuery
+from lodestone.query.asking.tree import Image
+from lodestone.query.retrieving.leaves import EncodedQuery, retriever_of
 from lodestone.query_log.trace import Trace
 from lodestone.retrieval.searcher import Ranking
 

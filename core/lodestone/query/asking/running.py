@@ -8,7 +8,7 @@ from typing import Final, TypeVar
 
 from lodestone.clock import Stopwatch, remaining, within
 from lodestone.errors import DeadlineExceededError
-from lodestone.query.resolved import ResolvedQuery
+from lodestone.query.asking.resolved import ResolvedQuery
 from lodestone.query_notes import QueryNotes
 from lodestone.retrieval.searcher import RankingRules
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from lodestone.query.gate import Method
-from lodestone.query.methods import methods_of
+from lodestone.query.deciding.gate import Method
+from lodestone.query.deciding.methods import methods_of
 from lodestone.retrieval.fusion import TEXT_GUIDE, RankedList
 from lodestone.spaces.names import CAPTIONS, TAGS
 

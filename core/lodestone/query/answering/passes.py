@@ -11,13 +11,13 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from lodestone.generators.base import Guide
+from lodestone.query.asking.resolved import ResolvedQuery
+from lodestone.query.asking.running import RunningQuery
 from lodestone.query.composing.assembly import CompositionStages
-from lodestone.query.first_pass import FirstPass, FirstPassStage, QueryWeights
 from lodestone.query.guides.outcome import GuideOutcome
 from lodestone.query.guides.stage import GuideInput, GuideStage
-from lodestone.query.leaves import EncodedQuery
-from lodestone.query.resolved import ResolvedQuery
-from lodestone.query.running import RunningQuery
+from lodestone.query.retrieving.first_pass import FirstPass, FirstPassStage, QueryWeights
+from lodestone.query.retrieving.leaves import EncodedQuery
 
 
 class QueryPass(Protocol):

@@ -14,8 +14,8 @@ from typing import Any, Final
 from lodestone.access.visibility import Visibility
 from lodestone.catalog.reading import CatalogReader
 from lodestone.errors import InvalidRequestError
-from lodestone.query.filters import restriction
-from lodestone.query.tree import Among, Meets, Restriction, Tagged
+from lodestone.query.asking.filters import restriction
+from lodestone.query.asking.tree import Among, Meets, Restriction, Tagged
 from lodestone.store.algebra import EVERY_POINT
 from lodestone.store.base import Filter, HasId
 from lodestone.store.checks import check_ids

@@ -19,8 +19,8 @@ from itertools import product
 from typing import Final
 
 from lodestone.errors import InvalidRequestError
-from lodestone.query.parts import free_name, kind_of, parts_of
-from lodestone.query.tree import And, Compose, Leaf, Meets, Not, Or, Query, Restriction, Where
+from lodestone.query.asking.parts import free_name, kind_of, parts_of
+from lodestone.query.asking.tree import And, Compose, Leaf, Meets, Not, Or, Query, Restriction, Where
 from lodestone.store.algebra import EVERY_POINT, all_of, any_of, complement
 from lodestone.store.base import Filter
 

@@ -13,10 +13,10 @@ from lodestone.catalog.catalog import Catalog
 from lodestone.config.profiles import PROFILES
 from lodestone.config.settings import QuerySettings
 from lodestone.errors import InvalidRequestError, UnknownNameError
-from lodestone.query.filters import build_filter
-from lodestone.query.request_context import NOW, RequestContext
-from lodestone.query.resolve import resolve
-from lodestone.query.tree import Among, And, Compose, Image, Not, Or, Restriction, Text, Where
+from lodestone.query.asking.filters import build_filter
+from lodestone.query.asking.request_context import NOW, RequestContext
+from lodestone.query.asking.resolve import resolve
+from lodestone.query.asking.tree import Among, And, Compose, Image, Not, Or, Restriction, Text, Where
 from lodestone.query.words.checker import CheckedWords
 from lodestone.retrieval.fusion import WEIGHTED_SUM
 from lodestone.store.base import Between, Filter, HasId, MatchAny

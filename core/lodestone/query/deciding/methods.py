@@ -8,7 +8,7 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from lodestone.query.gate import Method
+from lodestone.query.deciding.gate import Method
 from lodestone.retrieval.fusion import TEXT_GUIDE, RankedList
 from lodestone.spaces.names import CAPTIONS, TAGS
 from lodestone.store.algebra import by_owner

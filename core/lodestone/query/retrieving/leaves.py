@@ -15,9 +15,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lodestone.errors import InvalidRequestError, NotFoundError, UnknownNameError
+from lodestone.query.asking.running import RunningQuery
+from lodestone.query.asking.tree import Image, Leaf, Picture, Text, Vector
 from lodestone.query.contracts import Encoder
-from lodestone.query.running import RunningQuery
-from lodestone.query.tree import Image, Leaf, Picture, Text, Vector
 from lodestone.query_log.trace import Kind
 from lodestone.retrieval.fusion import PICTURE_GUIDE, TEXT_GUIDE
 from lodestone.retrieval.rescoring import ListSearch

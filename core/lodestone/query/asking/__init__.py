@@ -1,0 +1,1 @@
+"""What a query asks for: its tree, its parts, sets and filters, and what they are resolved to."""

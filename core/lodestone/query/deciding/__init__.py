@@ -1,0 +1,1 @@
+"""What is decided of an answer: whether it is simple enough, and whether the collection holds what was asked."""
