@@ -15,7 +15,7 @@ from PIL import Image
 from tests.support.engines import Recorder, drawn, hub_of, ids, remote
 from tests.support.image_servers import GIGABYTE, ImageServer, drawing
 
-from lodestone.errors import ModelUnavailableError
+from lodestone.errors import DeadlineExceededError, ModelUnavailableError
 from lodestone.generators.base import GuideRequest, PictureEdit
 from lodestone.generators.engines.http import unexpected
 from lodestone.generators.trial import describe_engine, try_engine
@@ -264,6 +264,15 @@ async def test_a_hung_engine_is_given_up_at_its_time_out(server):
         while server.running:
             await asyncio.sleep(0.02)
     assert server.asked[0].abandoned
+
+
+async def test_an_engine_that_is_asked_by_itself_says_what_to_do_about_its_deadline(server):
+    server.mode = "hang"
+    generator = remote("x", server.url).generator
+    with pytest.raises(DeadlineExceededError) as caught:
+        await generator.generate(GuideRequest("a cat", "a cat", 1, deadline=time.monotonic() + 0.3))
+    await generator.close()
+    assert caught.value.hint == "raise the engine's timeout_s, or the query's deadline"
 
 
 async def test_a_busy_service_is_asked_again_when_it_says_it_is_free(server):

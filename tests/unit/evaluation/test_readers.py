@@ -9,7 +9,7 @@ from tests.support import eval_fixtures
 from tests.support.eval_fixtures import LAYOUTS, write_json, write_text
 
 from lodestone.errors import InvalidRequestError, LodestoneError, NotFoundError, UnknownNameError
-from lodestone_eval.datasets.base import EvalSet, safe_name
+from lodestone_eval.datasets.base import EvalQuery, EvalSet, safe_name
 from lodestone_eval.registry import BENCHMARKS, read_benchmark
 
 
@@ -29,6 +29,24 @@ def test_reads_the_published_layout_and_counts_what_it_leaves_out(fixture: str, 
     assert dict(found.skipped) == expected.skipped
     assert all(path.is_file() for path in found.pictures.values())
     assert all(query.relevant and query.relevant <= found.pictures.keys() for query in found.queries)
+
+
+def test_a_query_among_fewer_pictures_keeps_those_that_are_there() -> None:
+    checked = EvalQuery("1", "a dog", frozenset("abc"), frozenset("abcde"))
+    everything = EvalQuery("2", "a cat", frozenset("a"))
+
+    for names in ({"b", "d", "x"}, {"b": 1, "d": 2}):
+        assert checked.among(names) == EvalQuery("1", "a dog", frozenset("b"), frozenset("bd"))
+        assert everything.among(names) == EvalQuery("2", "a cat", frozenset())
+
+
+def test_a_folder_may_be_below_the_user_s_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    name, write = LAYOUTS["captions"]
+    (tmp_path / "set").mkdir()
+    expected = write(tmp_path / "set")
+
+    assert len(read_benchmark(name, Path("~/set")).queries) == expected.queries
 
 
 def test_every_benchmark_has_a_fixture() -> None:
