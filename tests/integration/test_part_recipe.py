@@ -19,7 +19,7 @@ from lodestone.config.settings import Settings
 from lodestone.embeddings.slices import read_part
 from lodestone.home.runtime import Runtime
 from lodestone.indexing.parts import registry
-from lodestone.indexing.parts.contract import Made, PartResult, Pictures, Postponed, Reads, SlicePart, own_schema
+from lodestone.indexing.parts.contract import Made, PartResult, PictureGroup, Postponed, Reads, SlicePart, own_schema
 from lodestone.indexing.parts.outputs import OutputsPart
 from lodestone.indexing.run.compact import compact_corpus
 from lodestone.indexing.run.index_run import index_paths
@@ -225,7 +225,7 @@ class AreaPart(SlicePart):
     schema = own_schema(pa.field("pixels", pa.int64()))
     fields = (("pixels", FieldKind.INTEGER),)
 
-    def process(self, pictures: Pictures) -> Sequence[PartResult]:
+    def process(self, pictures: PictureGroup) -> Sequence[PartResult]:
         pixels = {row["image_id"]: row["width"] * row["height"] for row in pictures.others["meta"].to_pylist()}
         return [Made([{"pixels": pixels[row.image_id]}]) for row in pictures.rows]
 

@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from lodestone.embeddings.slices import fingerprint
 from lodestone.embeddings.tables import captions_table
-from lodestone.indexing.parts.contract import FinishedSlice, Made, PartResult, Pictures, Reads, SlicePart
+from lodestone.indexing.parts.contract import FinishedSlice, Made, PartResult, PictureGroup, Reads, SlicePart
 from lodestone.indexing.tasks import EMBEDDED_SOURCES, META_PART, SliceRow, SliceTask, captions_part
 from lodestone.models.context import ModelContext
 from lodestone.text_encoders.base import TextEncoder
@@ -60,7 +60,7 @@ class CaptionsPart(SlicePart):
         """Return the work of encoding the captions of these pictures."""
         return sum(len(row.captions) for row in rows) * _WORK
 
-    def process(self, pictures: Pictures) -> Sequence[PartResult]:
+    def process(self, pictures: PictureGroup) -> Sequence[PartResult]:
         """Return the vectors of each picture's captions. They are encoded by length: a pass is as long as its longest text."""
         texts = [text for row in pictures.rows for _, text in row.captions]
         vectors = np.empty((len(texts), self._encoder.dim), np.float32)

@@ -130,14 +130,15 @@ def ignore(_work: float) -> None:
 
 
 @dataclass(frozen=True, slots=True)
-class Pictures:
+class PictureGroup:
     """Pictures that are processed together.
 
     Attributes:
         rows: Their rows (n).
         prepared: What `collate` of the part returned for what `prepare` returned; without it, a sequence (n) of these, which
             are None for a part that opens no file.
-        others: Tables of the parts named in `after`, of the whole slice, by name. Their rows may be of further pictures.
+        others: Tables of the parts named in `after`, of the whole slice, by name. They may have rows of further pictures, and
+            lack those of pictures that the other part was not made of.
         turn: Returns a context in which no other part of the worker runs a model; for parts that read no pixels.
         tell: Called with the work that is done, in the unit of `work`, as it grows.
     """
@@ -236,7 +237,7 @@ class SlicePart(ABC):
         return prepared
 
     @abstractmethod
-    def process(self, pictures: Pictures) -> Sequence[PartResult]:
+    def process(self, pictures: PictureGroup) -> Sequence[PartResult]:
         """Return the result of each picture, in their order; result i depends on picture i alone."""
 
     def work(self, rows: Sequence[SliceRow]) -> float:  # noqa: ARG002

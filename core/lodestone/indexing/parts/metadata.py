@@ -10,7 +10,7 @@ import pyarrow as pa
 from lodestone.embeddings.tables import meta_table
 from lodestone.imaging.decode import DECODER_VERSION
 from lodestone.imaging.metadata import METADATA_VERSION, read_metadata
-from lodestone.indexing.parts.contract import FinishedSlice, Made, OpenedPicture, PartResult, Pictures, Reads, SlicePart
+from lodestone.indexing.parts.contract import FinishedSlice, Made, OpenedPicture, PartResult, PictureGroup, Reads, SlicePart
 from lodestone.indexing.tasks import META_PART, SliceRow
 from lodestone.sources.uris import name_of
 from lodestone_schemas.arrow import META_SCHEMA
@@ -57,7 +57,7 @@ class MetadataPart(SlicePart):
             "captions": [{"source": source, "text": text} for source, text in picture.captions],
         }
 
-    def process(self, pictures: Pictures) -> Sequence[PartResult]:
+    def process(self, pictures: PictureGroup) -> Sequence[PartResult]:
         """Return what was read when the pictures were opened."""
         return [Made(columns) for columns in pictures.prepared]
 

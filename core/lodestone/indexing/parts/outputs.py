@@ -17,7 +17,7 @@ from lodestone.indexing.parts.contract import (
     OpenedPicture,
     PartResources,
     PartResult,
-    Pictures,
+    PictureGroup,
     Reads,
     SlicePart,
 )
@@ -89,7 +89,7 @@ class OutputsPart(SlicePart):
         pixels = np.stack(prepared)
         return pixels, self._memory.upload(self._backbone, pixels)
 
-    def process(self, pictures: Pictures) -> Sequence[PartResult]:
+    def process(self, pictures: PictureGroup) -> Sequence[PartResult]:
         """Return the outputs of each picture, by name; where the GPU's memory has no room for a batch, in several passes."""
         pixels, uploaded = pictures.prepared
         outputs = self._memory.embed(self._backbone, pixels, uploaded)

@@ -154,14 +154,23 @@ class SliceState:
         """Return the failures of this attempt, in the order of the rows."""
         return [result for result in self.results if isinstance(result, RowFailure)]
 
-    def rows(self) -> list[SliceRow]:
-        """Return the rows of the pictures that could be used: those of the plan, where no file is needed."""
+    def rows_of(self, part: SlicePart) -> list[SliceRow]:
+        """Return the pictures that a part is made of: those that could be used, or all of the plan where no file decides that.
+
+        A part that opens no file is made of pictures that cannot be read now, too, as long as they were read for `meta` before.
+        """
         if self.plan is None:
             return []
-        return [picture.row for picture in self.pictures()] if self.plan.opens else list(self.plan.rows)
+        if part.opens or self.plan.makes_meta:
+            return [picture.row for picture in self.pictures()]
+        return list(self.plan.rows)
+
+    def failures_of(self, part: SlicePart) -> list[RowFailure]:
+        """Return the pictures that a part cannot be made of."""
+        return self.failures() if part.opens or (self.plan is not None and self.plan.makes_meta) else []
 
     def results_of(self, part: SlicePart) -> list[PartResult]:
-        """Return what a part made of `rows()`."""
+        """Return what a part made of `rows_of` it."""
         return [result for result in self.made.get(part.name, ()) if result is not None]
 
     def done(self, *, work: float = 0.0) -> int | None:

@@ -23,7 +23,16 @@ from lodestone.imaging.gpu_jpeg import GpuJpegs, gpu_jpegs
 from lodestone.imaging.thumbnail_packs import PackName
 from lodestone.imaging.thumbnails import ThumbnailStore
 from lodestone.indexing.faults import Faults
-from lodestone.indexing.parts.contract import Dropped, FinishedSlice, Made, PartResult, Pictures, Postponed, SlicePart, in_order
+from lodestone.indexing.parts.contract import (
+    Dropped,
+    FinishedSlice,
+    Made,
+    PartResult,
+    PictureGroup,
+    Postponed,
+    SlicePart,
+    in_order,
+)
 from lodestone.indexing.parts.registry import make_parts
 from lodestone.indexing.slices.files import PartFiles
 from lodestone.indexing.slices.isolation import DecodingChild, DecodingChildren
@@ -98,6 +107,8 @@ class SliceWork:
             self._set_up([part for part in self.parts if part.in_batches])
 
     def _set_up(self, parts: Sequence[SlicePart]) -> None:
+        if all(part.name in self._ready for part in parts):
+            return  # without a turn with the models: a batch is collated while another one is in them
         with self._models:
             for part in parts:
                 if part.name not in self._ready:
@@ -189,7 +200,7 @@ class SliceWork:
         with self._models:
             free()
             for name in list(collated):
-                pictures = Pictures([rows[place] for place in kept[name]], collated.pop(name))
+                pictures = PictureGroup([rows[place] for place in kept[name]], collated.pop(name))
                 made = self._by_name[name].process(pictures)
                 for place, result in zip(kept[name], made, strict=True):
                     results[name][place] = result
@@ -204,7 +215,7 @@ class SliceWork:
             state: A slice whose pictures are done.
             tell: Called with the work that is done, in pictures.
         """
-        plan, rows = state.plan, state.rows()
+        plan = state.plan
         results: dict[str, list[PartResult] | LodestoneError] = {}
         if plan is None:
             return results
@@ -214,7 +225,7 @@ class SliceWork:
                 self._set_up([part])
                 others = self._others(part, state, results)
                 if others is None:
-                    results[part.name] = [Postponed("a part that it reads is missing")] * len(rows)
+                    results[part.name] = [Postponed("a part that it reads is missing")] * len(state.rows_of(part))
                 else:
                     results[part.name] = self._process(part, state, others, partial(_told, tell, before))
                 before += part.work(plan.rows)
@@ -226,11 +237,13 @@ class SliceWork:
     def _process(
         self, part: SlicePart, state: SliceState, others: Mapping[str, pa.Table], tell: Callable[[float], None]
     ) -> list[PartResult]:
-        rows = state.rows()
-        prepared: list[Any] = [picture.inputs.get(part.name) for picture in state.pictures()] or [None] * len(rows)
+        rows = state.rows_of(part)
+        prepared: list[Any] = [None] * len(rows)
+        if part.opens:
+            prepared = [picture.inputs[part.name] for picture in state.pictures()]
         kept = _not_dropped(prepared)
         collated = part.collate([prepared[place] for place in kept])
-        made = part.process(Pictures([rows[place] for place in kept], collated, others, lambda: self._models, tell))
+        made = part.process(PictureGroup([rows[place] for place in kept], collated, others, lambda: self._models, tell))
         for place, result in zip(kept, made, strict=True):
             prepared[place] = result
         return prepared
@@ -286,7 +299,7 @@ class SliceWork:
 
     def _table(self, part: SlicePart, state: SliceState, made: Sequence[PartResult]) -> pa.Table | Postponed:
         """Return the rows of a part, or why it is postponed."""
-        rows, failures = state.rows(), state.failures()
+        rows, failures = state.rows_of(part), state.failures_of(part)
         if len(made) != len(rows):
             raise RunFailedError(f"the part {part.name!r} was not made of all pictures", hint="run the same command again")
         final: list[Made | Dropped] = []

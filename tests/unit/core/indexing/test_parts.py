@@ -23,7 +23,7 @@ from lodestone.indexing.parts.contract import (
     OpenedPicture,
     PartResources,
     PartResult,
-    Pictures,
+    PictureGroup,
     Postponed,
     Reads,
     SlicePart,
@@ -55,7 +55,7 @@ class NumberPart(SlicePart):
     def setup(self, context: ModelContext) -> None:
         self.ready.append(self.name)
 
-    def process(self, pictures: Pictures) -> Sequence[PartResult]:
+    def process(self, pictures: PictureGroup) -> Sequence[PartResult]:
         assert self.ready
         self.calls.append((len(pictures.rows), sorted(pictures.others)))
         return [
@@ -77,7 +77,7 @@ class WidthPart(NumberPart):
     name = "width"
     after = ("meta",)
 
-    def process(self, pictures: Pictures) -> Sequence[PartResult]:
+    def process(self, pictures: PictureGroup) -> Sequence[PartResult]:
         widths = {row["image_id"]: row["width"] for row in pictures.others["meta"].to_pylist()}
         return [Made([{"number": widths[row.image_id]}]) for row in pictures.rows]
 
@@ -218,7 +218,7 @@ def test_progress_goes_on_from_one_part_of_a_slice_to_the_next(tmp_path: Path, m
         def work(self, rows: Sequence[SliceRow]) -> float:
             return len(rows)
 
-        def process(self, pictures: Pictures) -> Sequence[PartResult]:
+        def process(self, pictures: PictureGroup) -> Sequence[PartResult]:
             pictures.tell(len(pictures.rows) / 2)
             return [Made([]) for _ in pictures.rows]
 
@@ -340,3 +340,20 @@ def test_files_and_columns_are_those_of_homes_of_before() -> None:
     texts_alone = replace(whole, parts=("captions-length-1",))
     assert captions.file_key(texts_alone) == fingerprint([("i", "sidecar\ta dog\nxmp\tinside")], f"{'f' * 32}+")
     assert captions.file_key(whole) == "e352a6660340b97610c8ec957bc3306b"  # of the release that had no parts
+
+
+def test_captions_of_pictures_that_are_away_stay_while_another_part_waits_for_them(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    register(monkeypatch, PixelPart)
+
+    def refuse(locator: str) -> None:
+        if locator.endswith("000000.jpg"):
+            raise ImageError("its disk is away", hint="", reason="missing")
+
+    with Stand(tmp_path, on_read=refuse) as stand:
+        task = alone(stand.task(3, captions=1), "number-1", "captions-length-1")
+        receipt = run(stand, task)
+        assert (receipt.error, [one.part for one in receipt.receipts]) == (None, ["captions-length-1"])
+        assert [row["image_id"] for row in rows(stand, receipt, "captions-length-1")] == [row.image_id for row in task.rows]
+        assert "its disk is away" in receipt.postponed["number"]
