@@ -8,6 +8,7 @@ const INDEXED = [
   ["moved", "file moved", "files moved"],
   ["gone", "file gone", "files gone"],
   ["recaptioned", "picture with new captions", "pictures with new captions"],
+  ["added", "picture with a further part", "pictures with a further part"],
   ["failed", "file failed", "files failed"],
   ["unreadable", "file unreadable", "files unreadable"],
 ];
