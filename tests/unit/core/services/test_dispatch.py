@@ -2,8 +2,14 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+from typing import Any, cast
+
+from lodestone.access.caller import LOCAL_CALLER, Caller
 from lodestone.paging import PageRequest
 from lodestone.services.dispatch import arguments_of
+from lodestone.services.local import LocalClient
+from lodestone.services.queries import GuidePicture
 from lodestone.services.runs import RunFilters
 from lodestone.services.tags import TagFilters
 from lodestone_schemas.operations import OPERATIONS
@@ -32,3 +38,13 @@ def test_filters_are_one_value() -> None:
     assert chosen == {"filters": RunFilters(frozenset({"a"}), "index", "done"), "page": PageRequest(5)}
     anything = arguments_of(OPERATIONS["runs"], {**page, **dict.fromkeys(runs)})
     assert anything["filters"] == RunFilters()
+
+
+def test_a_client_of_this_process_answers_with_the_bytes_of_a_guides_picture() -> None:
+    class Queries:
+        async def guide_picture(self, query_id: str, guide_id: str, caller: Caller) -> GuidePicture:
+            assert (query_id, guide_id, caller) == ("q", "exemplar/0", LOCAL_CALLER)
+            return GuidePicture(b"a picture", "image/jpeg")
+
+    client = LocalClient(cast("Any", SimpleNamespace(queries=Queries())))
+    assert client.guide_picture("q", "exemplar/0") == b"a picture"
