@@ -468,13 +468,13 @@ def test_sets_of_an_address_are_chips_that_restrict_until_they_are_taken_away(pa
     page.goto(f"/?{urlencode({'sets': json.dumps(sets)})}")
     finished(page)
     chips = page.locator('[aria-label="Sets"] .label')
-    assert chips.all_inner_texts() == ["“a cat” or “a cup of coffee”", "not in trips", "not tagged x"]
+    assert chips.all_inner_texts() == ["(“a cat” or “a cup of coffee”)", "not (in trips)", "not (tagged x)"]
     assert "a cat" in page.title()
     kept = page.evaluate(COUNT)
     assert kept > 0 and page.locator('.tile:has-text("trips")').count() == 0
-    page.get_by_role("button", name="Remove: not in trips").click()
+    page.get_by_role("button", name="Remove: not (in trips)").click()
     until(page, f"{COUNT} > {kept}")
-    page.get_by_role("button", name="Remove: not tagged x").click()
+    page.get_by_role("button", name="Remove: not (tagged x)").click()
     until(page, "document.querySelectorAll('[aria-label=\"Sets\"] li').length", 1)
     assert json.loads(parse_qs(urlsplit(page.url).query)["sets"][0]) == sets["all"][0]
     page.go_back()

@@ -138,5 +138,5 @@ def test_a_check_that_is_stopped_says_no_more(runtime: Runtime, tmp_path: Path) 
     assert examine_home(runtime, stopped=lambda: True).damaged == ()
 
 
-def _interrupted(*_: object) -> None:
+def _interrupted(*_: object, **__: object) -> None:
     raise KeyboardInterrupt

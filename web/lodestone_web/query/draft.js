@@ -1,11 +1,10 @@
-// The draft of a query as a value: words, pictures, what to avoid, weights and filters; and the request that it becomes.
+// The draft of a query as a value, and the request that it becomes.
 //
 // A part is {kind, text} for words to avoid, {kind, id, thumbnail} for an indexed picture, or {kind, blob, url, name} for a
 // picture of the user. Kinds are like, upload, unlike and without; the words themselves are `text`. A picture to look for may
-// have a `region` {x, y, w, h}, in shares of its size. `withoutGuides` has the ids of guides that are left out by hand. With
-// `copies`, each copy of a picture is a result of its own. A draft of filters alone asks for all pictures that pass them. `sets`
-// is the `match` of the request as the address has it, or null: the page shows it (sets.js) and takes members away.
-import { ranks, saidSets } from "./sets.js";
+// have a `region` {x, y, w, h}, in shares of its size. `withoutGuides` are left out by hand. With `copies`, each copy of a picture
+// is a result of its own. A draft of filters alone asks for all pictures that pass them. `sets` is the request's `match`, or null.
+import { members, ranks, saidFilters, saidMember } from "./sets.js";
 
 export const EMPTY = Object.freeze({
   text: "", parts: [], weights: {}, wordsOnly: false, seed: 0, withoutGuides: [], filters: {}, sets: null, composition: "", copies: false,
@@ -154,16 +153,13 @@ export function isPrivate(draft) {
 export function spoken(draft) {
   const words = draft.text.trim() ? [`“${draft.text.trim()}”`] : [];
   const rest = draft.parts.map(said);
-  return [...words, ...rest, ...saidSets(draft.sets)].join(", ") || placesOf(draft.filters) || "nothing yet";
+  return [...words, ...rest, ...members(draft.sets).map(saidMember)].join(", ") || placesOf(draft.filters) || "nothing yet";
 }
 
-/** Return what filters alone ask for: pictures in photos, in the folder 2024/summer, since 2024-01-01. */
-function placesOf({ corpora = [], roots = [], path_prefix: folder, taken_from: from, taken_to: before }) {
-  const places = [
-    ...[...corpora, ...roots].map((name) => `in ${name}`),
-    folder && `in the folder ${folder}`, from && `since ${from.slice(0, 10)}`, before && `before ${before.slice(0, 10)}`,
-  ].filter(Boolean);
-  return places.length ? `pictures ${places.join(", ")}` : "";
+/** Return what filters alone ask for. */
+function placesOf(filters) {
+  const places = saidFilters(filters);
+  return places && `pictures ${places}`;
 }
 
 /** Return what a step changed, in a few words, such as `like a picture` or `without people`; the whole draft if that is not simple. */
@@ -187,7 +183,7 @@ function said(part) {
 function otherwise(before, after) {
   if (JSON.stringify(before.weights) !== JSON.stringify(after.weights)) return "other weights";
   if (JSON.stringify(before.filters) !== JSON.stringify(after.filters)) return "other filters";
-  if (JSON.stringify(before.sets) !== JSON.stringify(after.sets)) return saidSets(after.sets).join(", ") || "without sets";
+  if (JSON.stringify(before.sets) !== JSON.stringify(after.sets)) return "other sets";
   if (before.copies !== after.copies) return after.copies ? "with all copies" : "copies together";
   if (before.composition !== after.composition) return `compared by ${after.composition || "default"}`;
   return spoken(after);
@@ -245,11 +241,11 @@ export function keyOf(part) {
   return `${part.kind}:${part.id ?? part.text ?? part.url}${written(part.region)}`;
 }
 
-/** Return the sets of an address; null where it has none that can be read. */
+/** Return the sets of an address; null without any that can be read. */
 function readSets(text) {
   try {
-    const sets = JSON.parse(text ?? "null");
-    return sets && typeof sets === "object" && !Array.isArray(sets) ? sets : null;
+    const sets = JSON.parse(text);
+    return sets.constructor === Object && members(sets).map(saidMember).every(Boolean) && [true, false].includes(ranks(sets)) ? sets : null;
   } catch {
     return null;
   }

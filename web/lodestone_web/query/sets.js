@@ -1,53 +1,37 @@
-// Sets of a query (`match` of the request) as the page shows them: what each says, and the sets without one of them.
+// Sets of a query (`match` of the request): what each says, and the sets without one of them.
 
-const LISTS = ["all", "any", "none"];
+const BETWEEN = { all: " and ", any: " or ", none: ", not " };
 
-/** Return whether something in the sets ranks pictures: words, or an indexed picture. */
+/** Return whether words or a picture in the sets rank pictures. */
 export function ranks(sets) {
-  if (!sets) return false;
-  return sets.words !== undefined || sets.like !== undefined || LISTS.some((name) => (sets[name] ?? []).some(ranks));
+  return sets !== null && (sets.words ?? sets.like ?? Object.keys(BETWEEN).some((name) => sets[name]?.some(ranks))) !== false;
 }
 
-/** Return the members that hold together, each of which can be taken away; what does not hold is one member each. */
+/** Return the members that hold together, one each for what does not hold. */
 export function members(sets) {
-  if (!sets) return [];
-  const together = Array.isArray(sets.all) ? sets.all : [sets];
-  return together.flatMap((member) => (Array.isArray(member?.none) ? member.none.map((one) => ({ none: [one] })) : [member]));
+  return !sets ? [] : (sets.all ?? [sets]).flatMap((member) => member.none?.map((one) => ({ none: [one] })) ?? [member]);
 }
 
-/** Return the sets without a member; null if none is left. */
+/** Return the sets without a member. */
 export function without(sets, member) {
   const left = members(sets).filter((other) => JSON.stringify(other) !== JSON.stringify(member));
   return left.length > 1 ? { all: left } : left[0] ?? null;
 }
 
-/** Return in words what each member asks for. */
-export function saidSets(sets) {
-  return members(sets).map(saidMember);
-}
-
-/** Return in words what a member asks for: “a dog” or “a cat”; not tagged blurry; in the folder 2024/summer. */
+/** Return in words what a member asks for. */
 export function saidMember(member) {
-  const [[name, value] = ["", null]] = Object.entries(member ?? {});
-  if (name === "all") return listed(value, " and ");
-  if (name === "any") return listed(value, " or ");
-  if (name === "none") return `not ${listed(value, ", nor ")}`;
+  const [[name, value]] = Object.entries(member);
+  if (BETWEEN[name]) return `${name === "none" ? "not " : ""}(${value.map(saidMember).join(BETWEEN[name])})`;
   if (name === "words") return `“${value}”`;
   if (name === "like") return "like a picture";
-  if (name === "images") return `${value.length} ${value.length === 1 ? "picture" : "pictures"} of a set`;
   if (name === "filters") return saidFilters(value);
   return `${name.replaceAll("_", " ")} ${value}`;
 }
 
-function listed(parts, between) {
-  const said = (Array.isArray(parts) ? parts : []).map((part) => (LISTS.some((name) => part?.[name]) ? `(${saidMember(part)})` : saidMember(part)));
-  return said.join(between);
-}
-
-function saidFilters({ corpora = [], roots = [], path_prefix: folder, taken_from: from, taken_to: before }) {
-  const places = [...corpora, ...roots].map((name) => `in ${name}`);
-  if (folder) places.push(`in the folder ${folder}`);
-  if (from) places.push(`since ${from.slice(0, 10)}`);
-  if (before) places.push(`before ${before.slice(0, 10)}`);
-  return places.join(", ") || "anywhere";
+/** Return what filters ask for: in photos, in the folder 2024/summer, since 2024-01-01. */
+export function saidFilters({ corpora = [], roots = [], path_prefix: folder, taken_from: from, taken_to: before }) {
+  return [
+    ...[...corpora, ...roots].map((name) => `in ${name}`),
+    folder && `in the folder ${folder}`, from && `since ${from.slice(0, 10)}`, before && `before ${before.slice(0, 10)}`,
+  ].filter(Boolean).join(", ");
 }

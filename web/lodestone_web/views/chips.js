@@ -1,4 +1,4 @@
-// The parts of a composed query as chips with weights, and the steps that can be undone.
+// Parts and sets as chips, and the steps that can be undone.
 import { html, useRef, useState } from "../html.js";
 import { addPart, undo } from "../query/actions.js";
 import { ask } from "../query/asking.js";
@@ -33,7 +33,7 @@ export function Chips() {
     </section>`;
 }
 
-/** Whether copies of a picture are shown one by one; where none is left out, there is nothing to choose. */
+/** Whether copies are shown one by one. */
 function Copies() {
   const shown = asked.value.copies;
   const left = hits.value.reduce((sum, hit) => sum + hit.copies, 0);
@@ -95,7 +95,7 @@ function SetChip({ member }) {
   const remove = () => ask({ ...asked.value, sets: without(asked.value.sets, member) });
   return html`
     <li class=${`chip ${member.none ? "avoid" : ""}`}>
-      <span class="label" title=${label}><bdi>${label}</bdi></span>
+      <span class="label"><bdi title=${label}>${label}</bdi></span>
       <button type="button" class="close" aria-label=${`Remove: ${label}`} onClick=${remove}>×</button>
     </li>`;
 }
