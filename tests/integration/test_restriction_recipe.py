@@ -141,4 +141,3 @@ def test_restrictions_made_by_the_recipe_are_answered_recorded_and_asked_for_eve
     assert found["hits"] == []
     found = json.loads(run(extended, home, "-m", "lodestone_cli", "search", "dots", "--where", "album=Norway", "-o", "json"))
     assert sorted(Path(hit["uri"]).stem for hit in found["hits"]) == album
-    assert "sets: album Norway" in run(extended, home, "-m", "lodestone_cli", "explain")

@@ -59,7 +59,8 @@ def test_random_expressions_match_what_sets_of_points_say():
             ]
         )
         assert matched(made[0]) == made[1], filters
-        known.append(made)
+        if len(known) < 60:  # expressions of expressions, and no deeper ones
+            known.append(made)
 
 
 @pytest.mark.parametrize(
