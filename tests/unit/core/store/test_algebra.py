@@ -73,6 +73,10 @@ def test_random_expressions_match_what_sets_of_points_say():
         (complement(Filter(must=(HasId(("a",)),))), Filter(must_not=(HasId(("a",)),))),
         (complement(complement(Filter(must=(HasId(("a",)),)))), Filter(must=(HasId(("a",)),))),
         (complement(Filter(must=(AnyOf((Filter(must=(HasId(("a",)),)),)),))), Filter(must_not=(HasId(("a",)),))),
+        (
+            complement(Filter(must_not=(AnyOf((Filter(must=(HasId(("a",)),)), Filter(must=(HasId(("b",)),)))),))),
+            Filter(must=(AnyOf((Filter(must=(HasId(("a",)),)), Filter(must=(HasId(("b",)),)))),)),
+        ),
         (all_of([Filter(must=(HasId(("a",)),))] * 2), Filter(must=(HasId(("a",)),))),
         (any_of([Filter(must=(HasId(("a",)),))] * 2), Filter(must=(HasId(("a",)),))),
         (any_of([Filter(must=(HasId(("a",)),)), EVERY_POINT]), EVERY_POINT),

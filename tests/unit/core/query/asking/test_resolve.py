@@ -10,6 +10,7 @@ import pytest
 
 from lodestone.access.visibility import EVERYTHING, Visibility
 from lodestone.catalog.catalog import Catalog
+from lodestone.config.compositions import choose_composition
 from lodestone.config.profiles import PROFILES
 from lodestone.config.settings import QuerySettings
 from lodestone.errors import InvalidRequestError, UnknownNameError
@@ -330,6 +331,27 @@ def test_a_query_of_one_leaf_within_sets_stays_what_it_is(catalog):
     assert [(part.name, part.weight) for part in ours.composing.parts] == [("words", 0.75), ("picture", 0.25)]
     assert (ours.composing.diversity, ours.composing.alternatives) == (0.5, ())
     assert ours.filter == Filter(must=(HasId((ids[1], ids[0])),), must_not=(HasId(("an-id",)),))
+
+
+def test_pictures_are_edited_for_one_composed_query_and_not_for_several_alternatives(catalog):
+    def guides(query):
+        composition = replace(choose_composition("default", {}, PROFILE), target="guide")
+        return resolve(
+            query,
+            SearchRequest(query="x"),
+            settings=QuerySettings(),
+            profile=PROFILE,
+            aliases=LIVE,
+            known_spaces=LIVE,
+            known_generators=["exemplar"],
+            catalog=catalog,
+            compositions={"default": composition},
+            editors=["exemplar"],
+        ).guiding.most
+
+    composed = And((Text("at night"), Image("an-id")))
+    assert guides(composed) == 1
+    assert guides(Or((composed, Text("a dog")))) == 0
 
 
 def test_several_leaves_within_sets_share_the_score_and_their_parts_have_names_of_their_own(catalog):
