@@ -22,12 +22,13 @@ from lodestone.query.answering.memory import Memory
 from lodestone.query.asking.request_context import RequestContext
 from lodestone.query.asking.sets import MOST_ALTERNATIVES
 from lodestone.query.asking.tree import Among, And, Compose, Image, Meets, Not, Or, Query, Tagged, Text, Where
+from lodestone.query.guides.captions import CaptionRule
 from lodestone.query.retrieving.learned_stages import LearnedModels
 from lodestone.query_log.explain import explain
 from lodestone.query_log.replay import replay
 from lodestone.query_log.trace import load_trace
 from lodestone.store.base import VectorStore
-from lodestone_schemas.api import SearchFilters, SearchOptions
+from lodestone_schemas.api import SearchFilters, SearchOptions, SearchRequest
 
 TREES = 200
 LATE = datetime(2020, 1, 1, tzinfo=UTC)
@@ -286,11 +287,27 @@ async def test_a_picture_is_left_out_only_where_it_is_what_others_are_like(sets,
 
 
 @of_one_engine
-async def test_captions_speak_for_no_picture_outside_of_a_set_of_ids(sets, engine):
-    kept = tuple(sorted(set(sets.corpus) - {sets.collection.ids["more/003.jpg"], sets.collection.ids[CAT]}))
-    for words in (Text("coloured dots"), Compose(((Text("coloured dots"), 1.0), (Text("a tabby cat"), 1.0)))):
-        response = await last(engine, And((words, Among(kept))))
-        assert {hit.image_id for hit in response.hits} == set(kept)
+@pytest.mark.parametrize("guided", [False, True], ids=["alone", "with guides"])
+async def test_captions_speak_for_no_picture_outside_of_a_set_of_ids(sets, engine, guided):
+    described = (sets.collection.ids["more/003.jpg"], sets.collection.ids[CAT])
+    kept = tuple(sorted(set(sets.corpus) - set(described)))
+    if guided:
+        engine = sets.collection.engine(captions=CaptionRule(weight=1.0))
+    options = SearchRequest(query="x", limit=200, guides=4, gate=False) if guided else ALL
+    composed = Compose(((Text("coloured dots"), 1.0), (Text("a tabby cat looks up"), 1.0)))
+    for words in (Text("coloured dots"), Text("a tabby cat looks up"), composed):
+        for restriction in (Among(kept), Not(Among(described))):
+            response = await last(engine, And((words, restriction)), options)
+            assert {hit.image_id for hit in response.hits} == set(kept)
+
+
+@of_one_engine
+async def test_captions_speak_for_the_pictures_of_a_set_of_ids(sets, engine):
+    composed = Compose(((Text("coloured dots"), 1.0), (Text("a tabby cat looks up"), 1.0)))
+    response = await last(engine, And((composed, Among(tuple(sets.corpus)))))
+    trace = load_trace(sets.collection.catalog, response.query_id)
+    found = {image_id for one in trace.lists if one.space == "captions" for image_id in one.ids}
+    assert found == {sets.collection.ids["more/003.jpg"], sets.collection.ids[CAT]}
 
 
 @of_one_engine
