@@ -190,6 +190,8 @@ async def test_the_command_line_takes_alternatives_and_restrictions(settings, se
         assert done.code == 0, done.err
         return found(done.json)
 
+    either = await run("search", "a cat", "--any", "a cup of coffee", "-o", "json")
+    assert [(part["text"], part["weight"]) for part in either.json["parts"]] == [("a cat", 1.0), ("a cup of coffee", 1.0)]
     assert set((await found_by("a cat", "--any", "a cup of coffee"))[:2]) == {ids[stem(CAT)], ids[stem(COFFEE)]}
     assert set(await found_by("a cat", "--where", "tagged=keep")) == {ids["000001"], ids[stem(CAT)]}
     assert set(await found_by("--any", "dots", "--not", "tagged=keep", "--not", "path=people")) == {
