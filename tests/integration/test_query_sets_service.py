@@ -179,7 +179,7 @@ async def test_a_picture_that_is_not_seen_ranks_nothing_and_is_told_as_unknown(s
         [event async for event in services.search.events(request, stranger)]
 
 
-async def test_the_command_line_takes_alternatives_and_restrictions(settings, services, ids) -> None:
+async def test_the_command_line_takes_alternatives_and_restrictions(settings, services, http, ids) -> None:
     await services.session.close()  # a command opens the home itself
 
     async def run(*arguments: str) -> Finished:
