@@ -16,7 +16,7 @@ from lodestone.access.caller import LOCAL_CALLER, Caller
 from lodestone.services.lazy import lazy_services
 from lodestone.services.local import LocalClient
 from lodestone.services.sessions.in_process import InProcessSession
-from lodestone_schemas.operation_rows import Declared, Where
+from lodestone_schemas.operation_rows import CommandPlace, Declared
 
 if TYPE_CHECKING:
     from lodestone.directories.queue import RunQueue
@@ -85,7 +85,7 @@ class HomeClient(LocalClient):
 def _asks_service(operation: Declared, arguments: inspect.BoundArguments) -> bool:
     if operation.name == "replay":  # its record is in the catalog
         return bool(arguments.arguments.get("fresh"))
-    return operation.row.where is Where.SERVICE_FIRST
+    return operation.row.where is CommandPlace.SERVICE_FIRST
 
 
 class _CommandSession(InProcessSession):

@@ -29,7 +29,7 @@ IDEMPOTENCY_KEY: Final = "idempotency_key"
 """Name of the parameter of a write that is done once for each of its values."""
 
 
-class Where(Enum):
+class CommandPlace(Enum):
     """Where a command for a home of this machine has an operation done."""
 
     HERE = "in the command's process: it needs the catalog alone, or models that are loaded for it"
@@ -59,7 +59,7 @@ class Row:
     status: int | None = field(default=None, kw_only=True)
     once: bool = field(default=False, kw_only=True)
     endless: bool = field(default=False, kw_only=True)
-    where: Where = field(default=Where.HERE, kw_only=True)
+    where: CommandPlace = field(default=CommandPlace.HERE, kw_only=True)
     command: str = field(default="", kw_only=True)
     no_command: str = field(default="", kw_only=True)
     media: tuple[str, ...] = field(default=(), kw_only=True)

@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Final
 
 from lodestone_schemas.access import Scope
-from lodestone_schemas.operation_rows import Declared, Row, Where, answers, operations_of, streams
+from lodestone_schemas.operation_rows import CommandPlace, Declared, Row, answers, operations_of, streams
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -73,7 +73,7 @@ ADMINISTER: Final = (Scope.ADMIN,)
 
 
 _PICTURES: Final = ("image/",)
-_SERVED: Final = Where.SERVICE_FIRST
+_SERVED: Final = CommandPlace.SERVICE_FIRST
 
 
 class Operations:

@@ -38,7 +38,7 @@ from lodestone_schemas.directories import (
     DirectorySplit,
     JobInfo,
 )
-from lodestone_schemas.operation_rows import Declared, Where
+from lodestone_schemas.operation_rows import CommandPlace, Declared
 from lodestone_schemas.operations import OPERATIONS
 from lodestone_schemas.service import Alive
 
@@ -84,7 +84,7 @@ ASKED: dict[str, tuple[tuple[Any, ...], dict[str, Any]]] = {
 
 
 def test_every_operation_that_a_service_does_first_is_tried_here() -> None:
-    first = {name for name, operation in OPERATIONS.items() if operation.row.where is Where.SERVICE_FIRST}
+    first = {name for name, operation in OPERATIONS.items() if operation.row.where is CommandPlace.SERVICE_FIRST}
 
     assert set(ASKED) == first | {"replay"}
 

@@ -5,9 +5,10 @@ from __future__ import annotations
 import numpy as np
 
 from lodestone.query.deciding.gate import Method
-from lodestone.query.deciding.methods import methods_of
+from lodestone.query.deciding.methods import caption_method, methods_of
 from lodestone.retrieval.fusion import TEXT_GUIDE, RankedList
 from lodestone.spaces.names import CAPTIONS, TAGS
+from lodestone.store.base import Filter, HasId, MatchAny, Neighbours, VectorQuery
 
 
 def ranked(guide: str, space: str, *ids: str) -> RankedList:
@@ -32,3 +33,14 @@ def test_the_words_own_lists_are_methods_and_then_captions_and_tags() -> None:
     ]
     np.testing.assert_array_equal(found[0].scores, lists[0].scores)
     assert [one.name for one in methods_of(lists, tags=ranked(TEXT_GUIDE, TAGS))] == ["bridge", "labels"]
+
+
+def test_captions_are_filtered_by_the_picture_that_they_belong_to() -> None:
+    class Store:
+        def search(self, collection: str, queries: list[VectorQuery]) -> list[Neighbours]:
+            self.asked = queries
+            return [Neighbours((), np.empty(0, np.float32), ())]
+
+    store = Store()
+    caption_method(store, "captions-1", np.ones(2, np.float32), Filter(must=(HasId(("a",)),)))
+    assert [query.filter for query in store.asked] == [Filter(must=(MatchAny("image", ("a",)),))]
