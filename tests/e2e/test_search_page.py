@@ -191,8 +191,8 @@ def test_weights_steps_and_dragged_results_by_mouse_and_by_keyboard(page: Any) -
     finished(page)
     slider = page.get_by_label("Weight of picture")
     box = slider.bounding_box()
-    with page.expect_request("**/v1/search/stream") as asked:
-        page.mouse.click(box["x"] + 0.9 * box["width"], box["y"] + box["height"] / 2)
+    with page.expect_request("**/v1/search/stream") as asked:  # it waits for what moves the slider
+        slider.click(position={"x": 0.9 * box["width"], "y": box["height"] / 2})
     finished(page)
     assert asked.value.post_data_json["weights"]["picture"] > 0.8
     page.get_by_label("Weight of words").focus()

@@ -6,13 +6,13 @@ Where there is no Chromium, tests that ask for it skip with the reason; with LOD
 from __future__ import annotations
 
 import os
-import shutil
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
 import pytest
+from benchmarks.harness.chromium import MISSING, browser_program
 
 REQUIRE = "LODESTONE_REQUIRE_CHROMIUM"
 WAIT_MS = 120_000
@@ -33,12 +33,11 @@ _AXE_RULES = ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa"]
 def chromium() -> Iterator[Any]:
     """A browser; without one the test skips, or fails with LODESTONE_REQUIRE_CHROMIUM=1."""
     playwright = pytest.importorskip("playwright.sync_api")
-    program = shutil.which("chromium") or shutil.which("google-chrome")
+    program = browser_program()
     if program is None:
-        reason = "there is no Chromium: apt-get install chromium"
         if os.environ.get(REQUIRE) == "1":
-            pytest.fail(f"{REQUIRE}=1, but {reason}", pytrace=False)
-        pytest.skip(reason)
+            pytest.fail(f"{REQUIRE}=1, but {MISSING}", pytrace=False)
+        pytest.skip(MISSING)
     playwright.expect.set_options(timeout=WAIT_MS)
     with playwright.sync_playwright() as running:
         browser = running.chromium.launch(executable_path=program, args=["--no-sandbox", "--disable-gpu"])
