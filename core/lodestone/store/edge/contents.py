@@ -142,22 +142,26 @@ class ContentRecord:
             if durable:
                 sync_folder(self._generation)
 
-    def renew(self, *, written: bool, flush: Callable[[], None] = lambda: None) -> None:
+    def renew(self, *, written: bool, flush: Callable[[], None] | None = None) -> None:
         """Record what the files hold now; a disk without room leaves the stale record, so that the next opening is careful.
 
         Args:
             written: Whether points were written since the last record. If not, only small files and those with another time
                 are read.
-            flush: Brings the files to the disk; called unless they are as they were recorded.
+            flush: Brings the files to the disk, and may change them; called unless they are as they were recorded. None for
+                files that nobody has open.
 
         Raises:
             OSError: a file cannot be read.
         """
         written = written or any(name.endswith(_JOURNAL) for name in self._facts)
-        facts = self._now(written=written)
-        same = facts.keys() == self._facts.keys() and all(facts[name].same_content(self._facts[name]) for name in facts)
-        if not same:
+        if written and flush is not None:
             flush()
+            flush = None
+        facts = self._now(written=written)
+        if not (same := self._same(facts)) and not written:
+            if flush is not None:
+                flush()
             facts = self._now(written=True)
         self._facts = facts
         with suppress(OSError):
@@ -169,6 +173,10 @@ class ContentRecord:
                 (self._generation / STALE_FILE).unlink(missing_ok=True)
                 (self._generation / _FORMER_FILE).unlink(missing_ok=True)
             self._holds = True
+
+    def _same(self, facts: Mapping[str, FileFacts]) -> bool:
+        """Return whether these are the recorded facts, times aside."""
+        return facts.keys() == self._facts.keys() and all(facts[name].same_content(self._facts[name]) for name in facts)
 
     def _now(self, *, written: bool) -> dict[str, FileFacts]:
         return {name: self._fresh(name, size, written=written) for name, size in self._sizes().items()}
@@ -232,8 +240,8 @@ def read_facts(path: Path) -> FileFacts:
     Raises:
         OSError: the file cannot be read.
     """
-    with path.open("rb", buffering=0) as file:
-        descriptor = file.fileno()
+    descriptor = os.open(path, os.O_RDONLY | getattr(os, "O_BINARY", 0))
+    try:
         status = os.fstat(descriptor)
         checksum, offset = 0, 0
         while (offset := _next_data(descriptor, offset)) < status.st_size:
@@ -243,6 +251,8 @@ def read_facts(path: Path) -> FileFacts:
             if block != (_ZEROS if len(block) == _BLOCK else bytes(len(block))):
                 checksum = zlib.crc32(block, zlib.crc32(offset.to_bytes(8, "little"), checksum))
             offset += _BLOCK
+    finally:
+        os.close(descriptor)
     return FileFacts(status.st_size, status.st_mtime_ns, checksum)
 
 
