@@ -21,6 +21,7 @@ from tests.support.ray_cluster import ray_cluster
 from tests.support.shared_models import real_embedding, shared_models
 from tests.support.shared_trust import shared_trust
 from tests.support.temporary import keep_temporary_files_in_memory, module_folders
+from tests.support.tls_contexts import share_tls_contexts
 from xdist.remote import Producer
 
 # Session fixtures stand here and nowhere else: a module that imports one has another of its own, with a server of its own.
@@ -50,6 +51,7 @@ def pytest_configure() -> None:
     # Where more threads are asked for, those that wait for another must not keep a processor busy that four processes share.
     os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
     keep_temporary_files_in_memory()
+    share_tls_contexts()
     # Frameworks that only the client's retrievers use report to their makers unless they are told not to.
     os.environ.setdefault("HAYSTACK_TELEMETRY_ENABLED", "False")
     os.environ.setdefault("LANGSMITH_TRACING", "false")

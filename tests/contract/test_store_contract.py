@@ -23,6 +23,8 @@ DIM = 16
 SPEC = CollectionSpec("pictures-1", DIM)
 POINTS = make_points(300, DIM)
 FIRST = 1_000_000_000
+COARSE = [kind for kind in Quantization if kind is not Quantization.NONE]
+RARELY = [pytest.mark.slow, pytest.mark.nightly]
 
 # Graphs are built once for each engine: a namespace changes the names of collections, which all other tests and
 # tests/contract/test_store_namespaces.py try.
@@ -397,7 +399,7 @@ def test_building_an_empty_or_tiny_collection_is_fine(store: VectorStore) -> Non
 
 
 @of_each_engine
-@pytest.mark.parametrize("quantization", list(Quantization))
+@pytest.mark.parametrize("quantization", [Quantization.NONE, *(pytest.param(kind, marks=RARELY) for kind in COARSE)])
 def test_after_a_build_the_graph_finds_nearly_what_a_full_comparison_finds(
     store: VectorStore, quantization: Quantization
 ) -> None:

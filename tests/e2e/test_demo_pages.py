@@ -21,17 +21,21 @@ from tests.support.search_page import (  # noqa: F401 - a fixture
 )
 from tests.support.served import Served, served_here
 
-from lodestone_cli.demo.pictures import write_pictures
+from lodestone_cli.demo import pictures as demo_pictures
 
 
 @pytest.fixture(scope="module")
 def demonstration(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
-    """The demonstration's photos, and its named drawings, whose names are their captions."""
+    """The demonstration's photos, and a sixth of its named drawings, whose names are their captions."""
     from lodestone.home.runtime import Runtime
     from lodestone_jobs.index import run_index
 
     folder = tmp_path_factory.mktemp("demonstration")
-    pictures = write_pictures(folder / "pictures")
+    all_drawings = demo_pictures._drawings()
+    few = [drawing for number, drawing in enumerate(all_drawings) if number % 6 == 0 or "cat" in drawing.name.split()]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(demo_pictures, "_drawings", lambda: few)
+        pictures = demo_pictures.write_pictures(folder / "pictures")
     settings = home_settings(folder / "home", serve={"upkeep": False})
     with Runtime.open(settings) as runtime:
         run_index(runtime, [pictures.photos], corpus="photos")

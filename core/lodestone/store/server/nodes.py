@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 import math
+import ssl
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -57,6 +58,7 @@ class Nodes:
                     timeout=math.ceil(timeout),
                     check_compatibility=False,
                     grpc_options=dict(_CHANNEL),
+                    **_tls_of(url),
                 )
             )
             for url, port in zip(urls, grpc_ports, strict=True)
@@ -132,6 +134,11 @@ class Nodes:
         with self._lock:
             self._turn += 1
             return available[self._turn % len(available)]
+
+
+def _tls_of(url: str) -> dict[str, Any]:
+    """Return the TLS option of a node's client: for plain HTTP one without authorities, which take 30 ms to read."""
+    return {"verify": ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)} if url.startswith("http://") else {}
 
 
 class _Node:
