@@ -12,6 +12,7 @@ import ssl
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import parse_qsl
@@ -160,6 +161,7 @@ def _client(url: Url) -> tuple[Any, bool]:
     if endpoint and "://" not in endpoint:
         endpoint = f"{options.get('scheme', 'https')}://{endpoint}"
     session = botocore.session.Session()
+    session.register_component("data_loader", _descriptions())
     # Botocore's own parser accepts many spellings of a date and takes three quarters of the time of a page; listings use one.
     session.get_component("response_parser_factory").set_parser_defaults(timestamp_parser=_time)
     is_known = _is_anonymous(options) or session.get_credentials() is not None
@@ -181,6 +183,14 @@ def _client(url: Url) -> tuple[Any, bool]:
         ),
     )
     return client, is_known
+
+
+@cache
+def _descriptions() -> Any:  # noqa: ANN401 - botocore has no types
+    """Return what reads botocore's descriptions of services, once a process: they are megabytes of JSON for each client."""
+    from botocore.loaders import create_loader
+
+    return create_loader()
 
 
 def _entries(response: Mapping[str, Any], prefix: str) -> list[Entry]:
