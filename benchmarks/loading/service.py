@@ -1,7 +1,7 @@
 """Service under load: a real one in a process of its own, over a home of pictures that do not exist.
 
-It runs on Ray Serve as `lodestone serve` does (`watched`: it also prints how many replicas there are). As its peer, the same
-app runs on uvicorn alone.
+It runs as `lodestone serve` does (`serve`), on Ray Serve (`ray`; `watched`: it also prints how many replicas there are), or, as
+their peer, the same app on uvicorn alone.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from lodestone.home.runtime import Runtime
 START_S = 240.0
 _POLL_S = 0.05
 REPLICA, PROXY, CONTROLLER = "ray::ServeReplica", "ray::ProxyActor", "ray::ServeController"
-Host = Literal["serve", "watched", "uvicorn"]
+Host = Literal["serve", "ray", "watched", "uvicorn"]
 _PROGRAMS: Mapping[str, str] = {
     "serve": """
 import json, sys
@@ -158,10 +158,13 @@ def running(flags: Mapping[str, Any], *, host: Host = "serve") -> Iterator[Runni
         RuntimeError: the service did not come up; the message holds the end of its output.
     """
     path = Path(str(flags["home"])) / f"{host}.log"
+    program = _PROGRAMS["serve" if host == "ray" else host]
+    if host == "ray":
+        flags = {**flags, "serve": {**flags.get("serve", {}), "engine": "ray"}}
     path.parent.mkdir(parents=True, exist_ok=True)
     with path.open("w+", encoding="utf-8") as output:
         process = subprocess.Popen(
-            [sys.executable, "-c", _PROGRAMS[host], json.dumps(flags)],
+            [sys.executable, "-c", program, json.dumps(flags)],
             stdout=output,
             stderr=subprocess.STDOUT,
             text=True,

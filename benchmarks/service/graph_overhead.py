@@ -142,7 +142,7 @@ def measure_variants(home: Path, *, queries: int, rounds: int, variants: Sequenc
     for _ in range(rounds):
         flags: dict[str, Any] = {
             "home": str(home),
-            "serve": {"port": 0, "upkeep": False},
+            "serve": {"port": 0, "upkeep": False, "engine": "ray"},
             "query": {"history": 100},
             "generators": {"prior": {"kind": "prior"}},
         }

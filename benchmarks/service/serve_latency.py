@@ -2,10 +2,10 @@
 
     python -m benchmarks.service.serve_latency [--points 10000] [--queries 200] [--captioned 0.1] [--clients 16]
 
-A real service (Ray Serve, its own process) over a home filled as in `benchmarks.query.query_latency`. First one client asks:
-time to the text pass (the first `results` event) and to the complete answer, the engine's own stages, and the rest, which is
-the way through proxy, ingress and JSON; and the same words with a picture. Then several clients ask at once: queries a second,
-and how many texts shared a model pass.
+A real service (its own process) over a home filled as in `benchmarks.query.query_latency`. First one client asks: time to the
+text pass (the first `results` event) and to the complete answer, the engine's own stages, and the rest, which is the way
+through front, routes and JSON; and the same words with a picture. Then several clients ask at once: queries a second, and how
+many texts shared a model pass.
 """
 
 from __future__ import annotations

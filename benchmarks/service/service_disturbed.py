@@ -44,7 +44,7 @@ def disturb_once(folder: Path, chosen: argparse.Namespace, *, seed: int) -> tupl
         graph = {"graph": _GRAPH} if chosen.shape == "graph" else {}
         flags = flags_for(folder / "home", serve=graph, **stand.sections)
         fill_home(flags, points=chosen.points, captioned=chosen.captioned)
-        with running(flags) as service:
+        with running(flags, host="ray") as service:
             faults = [*service_faults(service, seed=seed), *stand.faults(seed=seed)]
             planned = plan(faults, seed=seed, rest=chosen.rest, down=chosen.down)
             load = disturbed_load(

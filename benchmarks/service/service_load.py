@@ -2,9 +2,10 @@
 
     python -m benchmarks.service.service_load [--points 10000] [--seconds 30] [--streams 0.25] [--write docs/load.md]
 
-A real service runs on Ray Serve over a home filled as in `benchmarks.query.query_latency`. Its peer is the same app and home
-on uvicorn alone. Both get the same rates, shares of what saturates the service. Requests are sent at moments drawn beforehand,
-and latency counts from when a request was due. The report gives percentiles, what was dropped, and how late the generator was.
+A real service runs in one process, and then on Ray Serve, over a home filled as in `benchmarks.query.query_latency`. Its peer
+is the same app and home on uvicorn alone, without what stands in front of it. All get the same rates, shares of what saturates
+the service. Requests are sent at moments drawn beforehand, and latency counts from when a request was due. The report gives
+percentiles, what was dropped, and how late the generator was.
 """
 
 from __future__ import annotations
@@ -26,7 +27,11 @@ from benchmarks.loading.steps import Measured, milliseconds, offer_steps, rows, 
 from benchmarks.loading.summary import Summary
 
 STEPS = (0.1, 0.25, 0.5, 0.75, 0.9)
-HOSTS: Sequence[tuple[Host, str]] = (("serve", "Lodestone (Ray Serve)"), ("uvicorn", "peer: the same app on uvicorn alone"))
+HOSTS: Sequence[tuple[Host, str]] = (
+    ("serve", "Lodestone"),
+    ("ray", "Lodestone on Ray Serve"),
+    ("uvicorn", "peer: the same app on uvicorn alone"),
+)
 
 
 async def load(url: str, chosen: argparse.Namespace, peak: float | None) -> tuple[float, Measured]:
@@ -52,7 +57,7 @@ HEADING = ("first results p50, ms", "p50", "p95", "p99", "longest", "complete", 
 
 
 def measure(options: argparse.Namespace, report: Report) -> None:
-    """Fill a home and offer load to it on both hosts."""
+    """Fill a home and offer load to it on every host."""
     results: dict[str, tuple[float, Measured]] = {}
     with tempfile.TemporaryDirectory() as folder:
         flags = flags_for(Path(folder))

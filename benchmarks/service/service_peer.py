@@ -1,12 +1,12 @@
 """Answers a second of the service over a small collection, beside the smallest server that could be written.
 
     python -m benchmarks.service.service_peer [--points 10000] [--captioned 0.1] [--clients 16] [--seconds 8] [--rounds 3]
-        [--home HOME]
+        [--host serve] [--home HOME]
 
-A real service (Ray Serve, processes of its own) over a home filled as in `benchmarks.query.query_latency`, and `bare_peer.py`
-over as many vectors of the same lengths. Both run all the time and are asked in turns: by one client, then by all of them at
-once, for words alone and for complete answers. An answer that says that something was left out does not count. Processor time
-is that of all processes of a server. The load generator shares the machine with both.
+A real service (a process of its own; `--host ray`: on Ray Serve) over a home filled as in `benchmarks.query.query_latency`, and
+`bare_peer.py` over as many vectors of the same lengths. Both run all the time and are asked in turns: by one client, then by
+all of them at once, for words alone and for complete answers. An answer that says that something was left out does not count.
+Processor time is that of all processes of a server. The load generator shares the machine with both.
 """
 
 from __future__ import annotations
@@ -101,7 +101,7 @@ def measure(options: argparse.Namespace, report: Report) -> None:
         with Runtime.open(settings_of(flags)) as runtime:
             dims = [projection.dim for projection in runtime.projections().values()]
         measured = {(server, kind): Rounds() for server in (SERVICE, PEER) for kind in KINDS}
-        with peer(Path(folder), points=options.points, dims=dims) as bare, running(flags) as service:
+        with peer(Path(folder), points=options.points, dims=dims) as bare, running(flags, host=options.host) as service:
             for _ in range(options.rounds):
                 for kind, body in KINDS.items():
                     for name, server in ((PEER, bare), (SERVICE, service)):
@@ -131,6 +131,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--clients", type=int, default=16)
     parser.add_argument("--seconds", type=float, default=8.0, help="of all clients at once, in each round")
     parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--host", choices=("serve", "ray"), default="serve", help="ray: Lodestone on Ray Serve")
     parser.add_argument("--home", type=Path, help="a home that is filled already")
 
 

@@ -46,7 +46,7 @@ def service(stand: Stand, tmp_path_factory: pytest.TempPathFactory) -> Iterator[
     flags = flags_for(folder / "home", models=models, index=inline, **stand.sections)
     write_pictures(folder / "pictures", drawn=8)
     index(settings_of(flags), folder / "pictures")
-    with running(flags) as served:
+    with running(flags, host="ray") as served:
         yield served
 
 

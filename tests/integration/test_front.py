@@ -50,7 +50,9 @@ def service(pictures: ImageServer, certificates: Certificates, tmp_path_factory:
     index(home_settings(folder / "home"), folder / "pictures")
     (folder / "home" / "lodestone.toml").write_text(DRAWN.format(url=pictures.url), encoding="utf-8")
     tls = {"tls_certificate": str(certificates.certificate), "tls_key": str(certificates.key)}
-    with running_service(folder / "home", patience_s=2, upkeep=False, max_ongoing=2, max_queued=0, **tls) as running:
+    with running_service(
+        folder / "home", patience_s=2, upkeep=False, max_ongoing=2, max_queued=0, engine="ray", **tls
+    ) as running:
         yield running
 
 

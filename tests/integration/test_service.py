@@ -1,4 +1,4 @@
-"""The real service, on Ray Serve, over a real home, does what the API promises."""
+"""The real service over a real home does what the API promises, in one process as on Ray Serve."""
 
 from __future__ import annotations
 
@@ -42,10 +42,14 @@ def indexed_home(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder / "home"
 
 
-@pytest.fixture(scope="module")
-def service(indexed_home: Path) -> Iterator[Service]:
-    with running_service(indexed_home, max_upload_mb=16) as running:
+@pytest.fixture(scope="module", params=["process", "ray"])
+def service(indexed_home: Path, request: pytest.FixtureRequest) -> Iterator[Service]:
+    with running_service(indexed_home, max_upload_mb=16, engine=request.param) as running:
         yield running
+
+
+def is_on_ray(service: Service) -> bool:
+    return len(psutil.Process(service.process.pid).children(recursive=True)) > 3
 
 
 @pytest.fixture
@@ -245,8 +249,14 @@ def test_nothing_of_the_service_listens_beyond_this_machine(service: Service, ht
     }
     own = httpx.URL(service.url).port
     assert any(port == own for _, _, port in ports)
-    assert any(name == "gcs_server" for name, _, _ in ports)
+    assert any(name == "gcs_server" for name, _, _ in ports) if is_on_ray(service) else {port for _, _, port in ports} == {own}
     assert {ip for _, ip, _ in ports} <= {"127.0.0.1", "::1", "::ffff:127.0.0.1"}, sorted(ports)
+
+
+def test_one_process_is_one_process_and_ray_is_not_even_loaded(service: Service) -> None:
+    family = psutil.Process(service.process.pid).children(recursive=True)
+    loaded = {Path(one.path).name for one in psutil.Process(service.process.pid).memory_maps()}
+    assert ("_raylet.so" in loaded, bool(family)) == (is_on_ray(service), is_on_ray(service))
 
 
 def test_concurrent_queries_share_passes_of_the_text_encoder(service: Service) -> None:
@@ -295,7 +305,7 @@ def small_home(tmp_path: Path) -> Path:
 @pytest.mark.slow
 @pytest.mark.chaos
 def test_a_killed_replica_is_replaced_and_a_stopped_service_leaves_nothing(small_home: Path) -> None:
-    with running_service(small_home) as running:
+    with running_service(small_home, engine="ray") as running:
         family = psutil.Process(running.process.pid).children(recursive=True)
         replica = next(one for one in family if "ServeReplica" in " ".join(one.cmdline()))
         replica.kill()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -15,6 +16,15 @@ from lodestone_cli.progress import shown_wait
 
 if TYPE_CHECKING:
     from lodestone.config.settings import Settings
+
+
+class ServeEngine(StrEnum):
+    """Values of `serve --engine`, as of the setting `serve.engine`."""
+
+    AUTO = "auto"
+    PROCESS = "process"
+    RAY = "ray"
+
 
 app = typer.Typer(help="Run the search service, here or on a Ray cluster.", invoke_without_command=True)
 
@@ -35,6 +45,10 @@ def serve(
         Path | None,
         typer.Option("--config", help="Settings (TOML), or what `serve build` wrote (YAML).", show_default=False),
     ] = None,
+    engine: Annotated[
+        ServeEngine | None,
+        typer.Option("--engine", help="In one process, or on a Ray of its own; auto: as the graph needs.", show_default=False),
+    ] = None,
     open_page: Annotated[bool, typer.Option("--open", help="Open the search page in a browser.")] = False,
     home: HomeOption = None,
     profile: ProfileOption = None,
@@ -43,7 +57,7 @@ def serve(
     if typer_context.invoked_subcommand is not None:
         return
     given, options = _configured(config)
-    bound = {name: value for name, value in (("host", host), ("port", port)) if value is not None}
+    bound = {name: value for name, value in (("host", host), ("port", port), ("engine", engine)) if value is not None}
     sections = {name: value for name, value in given.items() if name not in {"home", "profile"}}
     flags = {**sections, "serve": {**given.get("serve", {}), **bound}}
     with CommandContext(home=home or given.get("home"), profile=profile or given.get("profile"), flags=flags) as context:

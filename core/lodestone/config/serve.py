@@ -136,6 +136,9 @@ class ServeSettings(SettingsSection):
 
     host: str = "127.0.0.1"
     port: int = Field(7860, ge=0, le=65535, description="0 picks a free port.")
+    engine: Literal["auto", "process", "ray"] = Field(
+        "auto", description="process: all in one, without Ray; ray: on a Ray of its own; auto: ray where the graph needs it."
+    )
     max_ongoing: int = Field(64, ge=1, description="Queries worked on at once.")
     max_queued: int = Field(256, ge=0, description="Queries waiting before the service sheds load.")
     patience_s: float = Field(60.0, ge=1, le=3_600, description="Seconds until an answer must begin where no deadline counts.")

@@ -32,7 +32,9 @@ AT_HOME: Final = frozenset({"exemplar", "prior"})
 _WAITING: Final = frozenset({"openai", "imagen", "replicate", "http"})
 # Requests for health, metrics and pictures, which are allowed beside the queries; admission.py limits the queries.
 _BESIDE_QUERIES: Final = 128
-_DRAIN_SLACK_S: Final = 10.0
+DRAIN_SLACK_S: Final = 10.0
+"""Seconds for which a stopping service waits for its requests beyond what a query may take."""
+
 _LOOK_BACK_S: Final = (11.0, 30.0)  # Ray requires more than 10, its own interval of reports
 
 
@@ -192,7 +194,7 @@ def _common(settings: Settings, stage: StageSettings) -> dict[str, Any]:
         "health_check_timeout_s": 30.0,
         # A replica that is stopped gets no new work and finishes its queries, which takes at most a query's time.
         "graceful_shutdown_wait_loop_s": 0.2,
-        "graceful_shutdown_timeout_s": settings.query.deadline_ms / 1000 + settings.serve.streams.grace_s + _DRAIN_SLACK_S,
+        "graceful_shutdown_timeout_s": settings.query.deadline_ms / 1000 + settings.serve.streams.grace_s + DRAIN_SLACK_S,
     }
 
 

@@ -1,9 +1,10 @@
 """Middleware around Serve's proxies: it answers with a problem, within the deadline, when no replica does.
 
-Every proxy of Ray Serve runs it (`PROXY_ENVIRONMENT` names it; Ray calls `middlewares` when a proxy starts). A request whose
-replica has crashed, or is not ready yet, never reaches the service that would keep its deadline, so the proxy keeps it: counted
-from the end of the body until the answer begins. Streams are not cut, however long they take. Queries for which the replicas
-have no time are refused here (`proxy_admission`), and so are senders that go on beyond their rate (`proxy_rates`).
+Every proxy of Ray Serve runs it (`PROXY_ENVIRONMENT` names it; Ray calls `middlewares` when a proxy starts), and a service in
+one process has it around the application (`hosting.one_process`). A request whose replica has crashed, or is not ready yet,
+never reaches the service that would keep its deadline, so the proxy keeps it: counted from the end of the body until the answer
+begins. Streams are not cut, however long they take. Queries for which the replicas have no time are refused here
+(`proxy_admission`), and so are senders that go on beyond their rate (`proxy_rates`).
 """
 
 from __future__ import annotations
@@ -45,7 +46,8 @@ _PATIENCE: Final = "LODESTONE_SERVE__PATIENCE_S"
 _CONNECTIONS: Final = "LODESTONE_SERVE__LOAD__CONNECTIONS"
 _LONGEST_S: Final = 600.0  # longest deadline of a query, and longest wait of a batch's line
 _PATIENCE_S: Final = 60.0
-_UTF8_HEADERS: Final = frozenset((b"x-request-id", b"x-request-timeout-seconds", b"traceparent"))
+_TIMEOUT: Final = b"x-request-timeout-seconds"
+_UTF8_HEADERS: Final = frozenset((b"x-request-id", _TIMEOUT, b"traceparent"))
 """Headers that Ray's proxy decodes as UTF-8.
 
 An invalid one ends there as a 500, which every count of errors attributes to us.
@@ -157,7 +159,7 @@ class Front:
             await refuse(refusal[0], scope, send, headers=refusal[1])
             return
         late = asyncio.timeout(None)
-        allowed = partial(self._waits.allowed, scope["method"], path)
+        allowed = partial(self._allowed, scope)
         answered = partial(self._answered, query, limited)
         exchange = Exchange(scope, receive, send, allowed=allowed, late=late, answered=answered)
         try:
@@ -211,6 +213,11 @@ class Front:
         self._admission.passed_on(query, allowed_s)
         return None
 
+    def _allowed(self, scope: Scope, named_ms: int | None) -> float | None:
+        """Return the seconds for a request, at most those of its header `X-Request-Timeout-Seconds`; None for no limit."""
+        seconds, asked = self._waits.allowed(scope["method"], scope["path"], named_ms), _asked_s(scope)
+        return min((one for one in (seconds, asked) if one is not None), default=None)
+
     def _answered(self, query: Passing | None, limited: LimitedRequest | None, answer: Message, load: bytes | None) -> None:
         if query is not None:
             self._admission.answered(query, answer["status"], load)
@@ -229,6 +236,16 @@ def _protected(scope: Scope, send: Send) -> Send:
         await send(message)
 
     return protected
+
+
+def _asked_s(scope: Scope) -> float | None:
+    """Return the seconds that the client's header allows; None where it has none, or no number above 0."""
+    given = next((value for name, value in scope["headers"] if name.lower() == _TIMEOUT), b"")
+    try:
+        seconds = float(given)
+    except ValueError:
+        return None
+    return seconds if 0 < seconds < float("inf") else None
 
 
 def _unreadable(scope: Scope) -> Refusal | None:

@@ -14,7 +14,8 @@ from lodestone.config.home import Home
 from lodestone.config.settings import Settings, load_settings
 from lodestone.errors import ConfigurationError, HomeVersionError, StoreLockedError, UnknownNameError
 from lodestone.store.ownership import StoreOwnership
-from lodestone_serve.hosting.run import _reserve, serve_forever
+from lodestone_serve.hosting.listening import reserve, share
+from lodestone_serve.hosting.run import needs_ray, serve_forever
 
 
 @pytest.fixture(autouse=True)
@@ -22,7 +23,7 @@ def _no_ray(monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(*_: object) -> None:
         raise AssertionError("Ray must not be started")
 
-    monkeypatch.setattr("lodestone_serve.hosting.run.local_ray", refuse)
+    monkeypatch.setattr("lodestone_serve.hosting.ray_serve.local_ray", refuse)
 
 
 def settings(home: Path, **serve: object) -> Settings:
@@ -69,7 +70,8 @@ def test_an_unknown_profile_and_a_newer_home_are_refused(tmp_path: Path) -> None
 
 def test_the_chosen_port_is_held_until_the_service_listens() -> None:
     """Ray takes seconds to start: a port that was only looked at could be anybody's by then."""
-    with _reserve("127.0.0.1", 0) as held, socket.socket() as proxy:
+    with reserve("127.0.0.1", 0) as held, socket.socket() as proxy:
+        share(held)
         address = held.getsockname()
         for options in ((), (socket.SO_REUSEADDR,)):
             with socket.socket() as other:
@@ -78,7 +80,7 @@ def test_the_chosen_port_is_held_until_the_service_listens() -> None:
                 with pytest.raises(OSError, match="in use"):
                     other.bind(address)
         with pytest.raises(ConfigurationError, match="in use"):
-            _reserve("127.0.0.1", address[1])
+            reserve("127.0.0.1", address[1])
         proxy.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)  # as Serve's proxy does
         proxy.bind(address)
         proxy.listen()
@@ -94,3 +96,32 @@ def test_ray_is_not_read_before_its_environment_is_set() -> None:
     )
     done = subprocess.run([sys.executable, "-c", told], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"
+
+
+@pytest.mark.parametrize(
+    ("engine", "graph", "expected"),
+    [
+        ("auto", {}, False),
+        ("process", {}, False),
+        ("ray", {}, True),
+        ("auto", {"shape": "graph"}, True),
+        ("ray", {"shape": "graph"}, True),
+        ("auto", {"llm": {"model": "some-model"}}, True),
+    ],
+)
+def test_ray_hosts_what_needs_deployments_or_asks_for_it(
+    tmp_path: Path, engine: str, graph: dict[str, object], expected: bool
+) -> None:
+    assert needs_ray(settings(tmp_path, engine=engine, graph=graph)) == expected
+
+
+def test_a_configuration_of_rays_own_is_hosted_by_ray(tmp_path: Path) -> None:
+    assert needs_ray(settings(tmp_path), options={"App": {}})
+
+
+@pytest.mark.parametrize("graph", [{"shape": "graph"}, {"llm": {"model": "some-model"}}])
+def test_one_process_refuses_what_it_cannot_host(tmp_path: Path, graph: dict[str, object]) -> None:
+    with pytest.raises(ConfigurationError, match="one process cannot host") as caught:
+        serve_forever(settings(tmp_path, engine="process", graph=graph))
+    assert (caught.value.details["setting"], "auto" in caught.value.hint) == ("serve.engine", True)
+    assert not (tmp_path / "home.json").exists(), "nothing has been started"

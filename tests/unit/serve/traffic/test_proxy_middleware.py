@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import time
 from collections.abc import Callable, Coroutine, Iterable
 from typing import Any
 
@@ -131,6 +132,18 @@ def test_what_serve_says_in_plain_text_becomes_a_problem(status: int, becomes: i
 def test_answers_of_the_service_pass_as_they_are(answer: tuple[int, bytes, bytes]) -> None:
     told = ask(proxy(says(*answer)))
     assert (told.status, told.headers["content-type"].encode(), told.body) == answer
+
+
+@pytest.mark.parametrize(
+    ("asked", "ends"),
+    [(b"0.02", True), (b"100", False), (b"0", False), (b"-1", False), (b"soon", False), (b"nan", False), (b"inf", False)],
+)
+def test_the_clients_header_makes_the_wait_shorter_and_never_longer(asked: bytes, ends: bool) -> None:
+    waits = Waits(deadline_s=0.3, patience_s=0.3)
+    started = time.perf_counter()
+    told = ask(proxy(silent), waits=waits, headers=[(b"x-request-timeout-seconds", asked)])
+    assert (told.status, told.code) == (504, "deadline_exceeded")
+    assert (time.perf_counter() - started < 0.3) == ends
 
 
 def test_an_answer_that_has_begun_is_not_cut() -> None:

@@ -1,0 +1,188 @@
+"""The service in this process: the application and its front under uvicorn, without Ray; for one machine.
+
+The front is that of Ray Serve's proxies (`traffic.proxy_middleware`): it keeps deadlines, refuses what there is no time for,
+and guards connections. A crash of the process ends the service; whoever started it starts it again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import math
+import os
+import socket
+import threading
+import warnings
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any, Final
+
+import structlog
+import uvicorn
+
+from lodestone.config.home import Home
+from lodestone.config.settings import Settings
+from lodestone.errors import LodestoneError, ServiceUnavailableError
+from lodestone.services.sessions.serving import ServingSession
+from lodestone.services.use_cases import make_services
+from lodestone_serve.graph.stages import DRAIN_SLACK_S
+from lodestone_serve.graph.tls import tls_options
+from lodestone_serve.http.application import create_app
+from lodestone_serve.inference.blas import BLAS_ENVIRONMENT, one_blas_thread
+from lodestone_serve.inference.shared_passes import LocalStages
+from lodestone_serve.telemetry.logs import log_to
+from lodestone_serve.telemetry.metrics import Metrics
+from lodestone_serve.telemetry.record_metrics import RecordMetrics
+from lodestone_serve.traffic.connections import connection_protocol
+from lodestone_serve.traffic.disconnects import CancelDisconnected
+from lodestone_serve.traffic.proxy_middleware import Front, Waits
+
+_OPEN_S: Final = 600.0  # opening a home may load models and repair collections first
+_POLL_S: Final = 0.01
+_log = structlog.get_logger("lodestone.serve")
+
+
+@contextmanager
+def one_process(settings: Settings, listener: socket.socket, *, token: str, ended: Callable[[], None]) -> Iterator[None]:
+    """Serve the home of `settings` on a bound socket until the block ends; inside the block the home is open.
+
+    Args:
+        settings: Settings of the home.
+        listener: Bound, and not listening yet. It is closed at the end.
+        token: Secret of the internal routes.
+        ended: Called when the server ends by itself, which it does only after an error.
+
+    Raises:
+        LodestoneError: the home cannot be opened, or the server ended by itself.
+    """
+    _prepare(settings)
+    session = _Session(settings, metrics := Metrics())
+    app = create_app(
+        make_services(session),
+        settings=settings.serve,
+        token=token,
+        published_in=Home(settings.home),
+        metrics=metrics,
+        deadline_ms=settings.query.deadline_ms,
+    )
+    waits = Waits(settings.query.deadline_ms / 1000, settings.serve.patience_s)
+    drain_s = settings.query.deadline_ms / 1000 + settings.serve.streams.grace_s + DRAIN_SLACK_S
+    server = uvicorn.Server(
+        uvicorn.Config(
+            Front(CancelDisconnected(app), waits=waits),
+            http=connection_protocol(most=settings.serve.load.connections),
+            ws="none",
+            lifespan="on",
+            access_log=False,
+            log_config=None,
+            timeout_graceful_shutdown=math.ceil(drain_s),
+            **_tls(settings),
+        )
+    )
+    serving = _Serving(server, listener, ended)
+    serving.start()
+    try:
+        serving.wait_until_open(session)
+        yield
+    finally:
+        server.should_exit = True
+        serving.join()
+    if serving.failure is not None:
+        raise ServiceUnavailableError(
+            f"the service ended by itself: {serving.failure}", hint="see logs/service.log in the home"
+        ) from serving.failure
+
+
+class _Serving(threading.Thread):
+    """The thread of the server's event loop; the main thread keeps the signals.
+
+    Attributes:
+        failure: Why the loop ended by itself; None while it has not.
+    """
+
+    def __init__(self, server: uvicorn.Server, listener: socket.socket, ended: Callable[[], None]) -> None:
+        super().__init__(name="lodestone-serve", daemon=True)
+        self.failure: Exception | None = None
+        self._server = server
+        self._listener = listener
+        self._ended = ended
+
+    def run(self) -> None:
+        """Run the event loop until the server ends."""
+        try:
+            with asyncio.Runner(loop_factory=self._server.config.get_loop_factory()) as runner:
+                runner.run(self._server.serve(sockets=[self._listener]))
+        except SystemExit:  # uvicorn's, where the home could not be opened: the session has the reason
+            self.failure = ServiceUnavailableError("the application did not start")
+        except Exception as error:  # noqa: BLE001 - whatever it is, the main thread raises it
+            _log.exception("the service ended by itself")
+            self.failure = error
+        finally:
+            self._listener.close()
+            self._ended()
+
+    def wait_until_open(self, session: _Session) -> None:
+        """Return when the home is open and the server accepts connections.
+
+        Raises:
+            LodestoneError: the home cannot be opened.
+        """
+        waited = 0.0
+        while not self._server.started:
+            self.join(_POLL_S)
+            waited += _POLL_S
+            if session.failure is not None:
+                raise session.failure
+            if not self.is_alive() or waited > _OPEN_S:
+                raise ServiceUnavailableError(
+                    f"the service did not come up: {self.failure or 'nothing happens'}", hint="see logs/service.log in the home"
+                )
+
+
+class _Session(ServingSession):
+    """A session whose models are shared by its queries, and which keeps the reason for which it cannot open.
+
+    Attributes:
+        failure: The reason; None unless opening has failed.
+    """
+
+    def __init__(self, settings: Settings, metrics: Metrics) -> None:
+        super().__init__(
+            settings,
+            observe_engines=metrics.engines,
+            observe_records=RecordMetrics(metrics.records_waiting, metrics.records_lost),
+            stages=lambda runtime: LocalStages(
+                runtime, observe=metrics.text_batch.observe, observe_pictures=metrics.picture_batch.observe
+            ),
+        )
+        self.failure: LodestoneError | None = None
+
+    async def open(self) -> None:
+        """Open, or keep the reason."""
+        try:
+            await super().open()
+        except LodestoneError as error:
+            self.failure = error
+            raise
+        except Exception as error:
+            _log.exception("the service cannot start")
+            self.failure = ServiceUnavailableError(
+                f"the service cannot start: {type(error).__name__}: {error}",
+                hint="logs/service.log in the home has the details",
+            )
+            raise
+
+
+def _prepare(settings: Settings) -> None:
+    """Set up logs, warnings and threads of this process and of those that it starts."""
+    for name, value in BLAS_ENVIRONMENT.items():
+        os.environ.setdefault(name, value)
+    one_blas_thread()
+    warnings.filterwarnings("ignore", category=UserWarning, module=r"PIL\.")  # about minor faults in pictures' metadata
+    log_to(settings.home / "logs", settings.log_level, on_stderr=settings.serve.telemetry.json_logs)
+    # uvicorn says a second time what the application has logged, and what clients do to its connections.
+    logging.getLogger("uvicorn.error").setLevel(logging.CRITICAL)
+
+
+def _tls(settings: Settings) -> dict[str, Any]:
+    return dict(tls_options(settings.serve))

@@ -1,0 +1,129 @@
+"""A service in one process says why it does not start and why it ended, keeps deadlines, and leaves when it is told to."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import socket
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+import structlog
+import uvicorn
+from tests.support.home import settings_for
+
+from lodestone.config.settings import Settings
+from lodestone.errors import ConfigurationError, LodestoneError, ServiceUnavailableError
+from lodestone.services.search import SearchUseCases
+from lodestone.services.sessions.serving import ServingSession
+from lodestone_serve.hosting.listening import reserve, url_of
+from lodestone_serve.hosting.one_process import one_process
+
+TOKEN = "a-token-of-tests"
+
+
+@pytest.fixture(autouse=True)
+def _logs_as_before() -> Iterator[None]:
+    before, logger = structlog.get_config(), logging.getLogger("lodestone")
+    handlers, propagate, level = logger.handlers, logger.propagate, logger.level
+    yield
+    structlog.configure(**before)
+    logger.handlers, logger.propagate = handlers, propagate
+    logger.setLevel(level)
+
+
+@pytest.fixture
+def listener() -> Iterator[socket.socket]:
+    with closing(reserve("127.0.0.1", 0)) as bound:
+        yield bound
+
+
+def failing(error: Exception) -> Callable[[ServingSession], Any]:
+    async def opened(_session: ServingSession) -> None:
+        raise error
+
+    return opened
+
+
+def test_the_reason_for_which_a_home_cannot_be_opened_is_raised(
+    tmp_path: Path, listener: socket.socket, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    reason = ConfigurationError("a model is missing", hint="fetch it")
+    monkeypatch.setattr(ServingSession, "open", failing(reason))
+    with pytest.raises(ConfigurationError, match="a model is missing"), serving(settings_for(tmp_path), listener):
+        raise AssertionError("it is open")
+    assert listener.fileno() == -1, "nothing listens any more"
+
+
+def test_what_nobody_expected_is_told_with_the_log_that_has_it(
+    tmp_path: Path, listener: socket.socket, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(ServingSession, "open", failing(RuntimeError("odd")))
+    settings = settings_for(tmp_path)
+    with pytest.raises(LodestoneError, match="RuntimeError: odd") as caught, serving(settings, listener):
+        raise AssertionError("it is open")
+    assert "service.log" in caught.value.hint
+    assert "RuntimeError: odd" in (settings.home / "logs" / "service.log").read_text()
+
+
+def test_a_server_that_ends_by_itself_is_an_error(
+    tmp_path: Path, listener: socket.socket, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(uvicorn.Server, "on_tick", tick := Ticks())
+    ended = threading.Event()
+    running = one_process(settings_for(tmp_path), listener, token=TOKEN, ended=ended.set)
+    running.__enter__()
+    assert not ended.is_set()
+    tick.error = OSError("out of files")
+    assert ended.wait(60)
+    with pytest.raises(ServiceUnavailableError, match="ended by itself: out of files"):
+        running.__exit__(None, None, None)
+
+
+class Ticks:
+    """What uvicorn asks ten times a second: whether to end."""
+
+    def __init__(self) -> None:
+        self.error: Exception | None = None
+
+    async def __call__(self, _counter: int) -> bool:
+        if self.error is not None:
+            raise self.error
+        return False
+
+
+def serving(settings: Settings, listener: socket.socket) -> Any:
+    return one_process(settings, listener, token=TOKEN, ended=lambda: None)
+
+
+def test_an_engine_that_hangs_is_answered_for_and_a_client_that_leaves_is_not_worked_for(
+    tmp_path: Path, listener: socket.socket, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cancelled = threading.Semaphore(0)
+
+    async def hang(*_: object, **__: object) -> None:
+        try:
+            await asyncio.Event().wait()
+        except asyncio.CancelledError:
+            cancelled.release()
+            raise
+
+    monkeypatch.setattr(SearchUseCases, "answer", hang)
+    with serving(settings_for(tmp_path), listener), httpx.Client(base_url=url_of(listener, tls=False), timeout=60) as client:
+        started = time.monotonic()
+        answer = client.post("/v1/search", json={"query": "a cat", "deadline_ms": 200})
+        assert (answer.status_code, answer.json()["code"]) == (504, "deadline_exceeded")
+        assert time.monotonic() - started >= 0.2
+        assert answer.headers["x-request-id"]
+        assert cancelled.acquire(timeout=60)
+        with pytest.raises(httpx.ReadTimeout):
+            client.post("/v1/search", json={"query": "a cat", "deadline_ms": 60_000}, timeout=0.3)
+        assert cancelled.acquire(timeout=30), "the query goes on for a client that has left"
+    with pytest.raises(OSError, match="refused"):
+        socket.create_connection(("127.0.0.1", httpx.URL(str(client.base_url)).port or 0), timeout=5)
