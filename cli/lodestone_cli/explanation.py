@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from lodestone_cli.command_context import printable
 from lodestone_cli.naming import local_time, short
-from lodestone_cli.sets import said_set
+from lodestone_cli.sets import said_filters, said_set
 from lodestone_cli.terminal.console import print_table, text_width
 
 if TYPE_CHECKING:
@@ -126,6 +126,8 @@ def _decided(explanation: QueryExplanation, paths: Mapping[str, str]) -> Iterato
         yield f"corrected from: {explanation.request.get('query', '')}"
     for part in explanation.parts:
         yield f"part {described(part, paths)}"
+    if filters := explanation.request.get("filters"):
+        yield f"filters: {said_filters(filters)}"
     if match := explanation.request.get("match"):
         yield f"sets: {said_set(match)}"
     if explanation.gate is not None:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
-from lodestone.errors import InvalidRequestError
+from lodestone.errors import InvalidRequestError, UnknownNameError
 from lodestone_cli.dates import Dates, dates_of
 from lodestone_cli.place_and_time import filters_of
 
@@ -30,7 +31,8 @@ WhereOption = Annotated[
     list[str] | None,
     typer.Option(
         "--where",
-        help="Only pictures of which this holds, e.g. tagged=keep, path=2024/summer, year=2024; may be given several times.",
+        help="Only pictures of which this holds, e.g. tagged=keep, path=2024/summer, year=2024, or a field of a part; "
+        "may be given several times.",
         rich_help_panel=_PANEL,
         show_default=False,
     ),
@@ -76,7 +78,7 @@ def match_of(
         refused: Restrictions that do not hold.
 
     Raises:
-        InvalidRequestError: a restriction is not of that form or has an unknown name, or a date is none.
+        InvalidRequestError: a restriction is not of that form, or a date is none.
         UnknownNameError: a folder is unknown.
     """
     sets: list[dict[str, Any]] = []
@@ -99,16 +101,38 @@ def said_set(match: Mapping[str, Any]) -> str:
         "none": lambda: f"not {', nor '.join(map(said_set, value))}",
         "words": lambda: str(value),
         "images": lambda: f"{len(value)} named pictures",
-        "filters": lambda: _said_filters(value),
+        "filters": lambda: said_filters(value),
     }
     return said[name]() if name in said else f"{name.replace('_', ' ')} {value}"
 
 
-def _said_filters(filters: Mapping[str, Any]) -> str:
+@contextmanager
+def knowing_restrictions() -> Iterator[None]:
+    """Raise the error that a name of `--where` or `--not` is no field of a part as one that lists all of their names."""
+    try:
+        yield
+    except UnknownNameError as error:
+        if error.details.get("kind") != "field":
+            raise
+        raise UnknownNameError.among(
+            "restriction", str(error.details.get("name")), [*_names(), *error.details.get("known", ())]
+        ) from error
+
+
+def said_filters(filters: Mapping[str, Any]) -> str:
+    """Return in words what filters of a request (`SearchFilters`, as JSON) ask for: `corpora family, colour red or blue`."""
+
     def said(value: object) -> str:
         return " or ".join(map(str, value)) if isinstance(value, list) else str(value)
 
-    return ", ".join(f"{name.replace('_', ' ')} {said(value)}" for name, value in filters.items()) or "anything"
+    members = {name.replace("_", " "): value for name, value in filters.items() if name != "where"} | filters.get("where", {})
+    return ", ".join(f"{name} {said(value)}" for name, value in members.items()) or "anything"
+
+
+def _names() -> list[str]:
+    from lodestone_schemas.searching import RESTRICTIONS_IN_WORDS
+
+    return sorted([*RESTRICTIONS_IN_WORDS, *_FILTERS])
 
 
 def _restriction(context: CommandContext, option: str, text: str) -> dict[str, Any]:
@@ -118,10 +142,9 @@ def _restriction(context: CommandContext, option: str, text: str) -> dict[str, A
     name, value = name.strip(), value.strip()
     if equals and value and name in RESTRICTIONS_IN_WORDS:
         return {name: value}
-    if equals and value and name in _FILTERS:
-        return {"filters": _FILTERS[name](context, value)}
-    known = ", ".join(sorted([*RESTRICTIONS_IN_WORDS, *_FILTERS]))
-    hint = f"NAME=TEXT, where NAME is one of {known}; e.g. {option} tagged=keep"
+    if equals and value and name:
+        return {"filters": _FILTERS[name](context, value) if name in _FILTERS else {"where": {name: [value]}}}
+    hint = f"NAME=TEXT, where NAME is one of {', '.join(_names())}, or a field of a part; e.g. {option} tagged=keep"
     if option == "--not" and not equals:
         hint += ". What pictures show cannot be excluded, only come last: --without"
     raise InvalidRequestError(f"{option} {text!r} is no restriction", hint=hint)

@@ -10,6 +10,7 @@ from typing import Any, Generic, TypeVar
 from pydantic import BaseModel
 
 from lodestone_schemas.api import SearchOptions
+from lodestone_schemas.searching import texts_of
 
 T = TypeVar("T")
 M = TypeVar("M", bound=BaseModel)
@@ -101,7 +102,8 @@ class Call(Generic[T]):
             given["data"] = {} if body is None else {"options": body.model_dump_json(exclude_unset=True)}
         elif self.in_query and body is not None:
             chosen = body.model_dump(mode="json", exclude_none=True)
-            params |= {**chosen.pop("filters", {}), **chosen}
+            filters = chosen.pop("filters", {})
+            params |= {**filters, "where": texts_of(filters.get("where", {})), **chosen}
         elif body is not None:
             headers["Content-Type"] = "application/json"
             # A change says what it leaves as it is by leaving it out, and a refinement what it takes over.

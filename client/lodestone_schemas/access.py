@@ -89,3 +89,8 @@ class AccessInfo(_Model):
     compositions: list[str] = Field(
         default_factory=list, description="Names that `composition` of a search takes, `default` first."
     )
+    weights: dict[str, dict[str, float]] = Field(
+        default_factory=dict,
+        description="Composition to the weight of all parts of a kind together (words, picture, unlike, without) where "
+        "a search gives none.",
+    )

@@ -16,6 +16,8 @@ MAX_PARTS = 8  # of a composed query
 MAX_SET = 32  # members of an `all`, `any` or `none` of a query
 MAX_SET_IMAGES = 1_000  # pictures that one set of a request names
 MAX_TAG_CHARS = 200
+MAX_FIELDS = 16  # fields of parts that one request filters by
+MAX_VALUES = 100  # of one such field
 NEXT_CURSOR = "Give it as `cursor` for the next page, which then misses nothing and repeats nothing; null at the end."
 ImageId = Annotated[str, Field(max_length=64)]  # a length limit also makes pydantic refuse lone surrogates
 

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from datetime import date, datetime
 from typing import Annotated, Any, Final, Literal, Self
 
-from pydantic import ConfigDict, Field, model_validator
+from pydantic import BeforeValidator, ConfigDict, Field, StrictFloat, StrictInt, StringConstraints, model_validator
 
 from lodestone_schemas.base import (
     MAX_CURSOR_CHARS,
+    MAX_FIELDS,
     MAX_GUIDES,
     MAX_LIMIT,
     MAX_OFFSET,
@@ -17,6 +19,7 @@ from lodestone_schemas.base import (
     MAX_SET,
     MAX_SET_IMAGES,
     MAX_TAG_CHARS,
+    MAX_VALUES,
     DisplayedModel,
     ImageId,
     Model,
@@ -36,6 +39,40 @@ WHICH_CLOCK = (
 )
 
 
+WHICH_VALUES = (
+    "Each has at least one of its values: a word as it stands, a number, or numbers from one up to another, which is not "
+    "included, as a text (`3000..4000`, `3000..`, `..4000`)."
+)
+
+
+def where_of(texts: object) -> object:
+    """Return conditions `NAME=VALUE` on fields of parts as `SearchFilters.where` has them; anything but a list as it is.
+
+    Raises:
+        ValueError: one of them has not that form.
+    """
+    if not isinstance(texts, list):
+        return texts
+    where: dict[str, list[str]] = {}
+    for text in texts:
+        name, equals, value = str(text).partition("=")
+        if not (name.strip() and equals and value.strip()):
+            raise ValueError(f"write a condition on a field as NAME=VALUE, such as colour=red, not {str(text)!r}")
+        where.setdefault(name.strip(), []).append(value.strip())
+    return where
+
+
+def texts_of(where: Mapping[str, Sequence[object]]) -> list[str]:
+    """Return conditions on fields of parts as texts, one for each value, which `where_of` reads."""
+    return [f"{name}={value}" for name, values in where.items() for value in values]
+
+
+FieldName = Annotated[str, StringConstraints(min_length=1, max_length=100)]
+FieldValue = Annotated[str, StringConstraints(min_length=1, max_length=1_000)] | StrictInt | StrictFloat
+FieldValues = Annotated[list[FieldValue], Field(min_length=1, max_length=MAX_VALUES)]
+FieldsWanted = dict[FieldName, FieldValues]
+
+
 class SearchFilters(Model):
     """Restricts a search; all given conditions hold together. They are evaluated inside the vector store."""
 
@@ -44,6 +81,12 @@ class SearchFilters(Model):
     path_prefix: str | None = Field(None, max_length=4096, description="Folder inside the root, e.g. `2024/summer`.")
     taken_from: RequestDate | None = Field(None, description=f"Taken at or after the beginning of this. {WHICH_CLOCK}")
     taken_to: RequestDate | None = Field(None, description=f"Taken before the beginning of this. {WHICH_CLOCK}")
+    where: Annotated[FieldsWanted, BeforeValidator(where_of, json_schema_input_type=FieldsWanted | list[str])] = Field(
+        default_factory=dict,
+        max_length=MAX_FIELDS,
+        description="Fields that further parts of pictures have: their values by name, or a list of texts `NAME=VALUE`. "
+        + WHICH_VALUES,
+    )
 
 
 class QuerySet(Model):
@@ -64,7 +107,9 @@ class QuerySet(Model):
     )
     words: str | None = Field(None, max_length=MAX_QUERY_CHARS, description="Ranks by what the picture shows, in words.")
     like: ImageId | None = Field(None, description="Ranks by likeness to an indexed picture.")
-    filters: SearchFilters | None = Field(None, description="Pictures that meet these conditions on place and time.")
+    filters: SearchFilters | None = Field(
+        None, description="Pictures that meet these conditions on place, time and fields of parts."
+    )
     images: list[ImageId] | None = Field(
         None, max_length=MAX_SET_IMAGES, description="Pictures of this set, by their ids; unknown ones are ignored."
     )

@@ -12,7 +12,7 @@ from lodestone.access.visibility import Visibility
 from lodestone.catalog.catalog import Catalog
 from lodestone.catalog.use_records import QueryRecord
 from lodestone.errors import InvalidRequestError, NotFoundError
-from lodestone.query.asking.filters import restriction
+from lodestone.query.asking.filters import FilterSources, restriction
 from lodestone.store.base import Filter, MatchAny
 from lodestone_schemas.access import KeyRequest, Scope
 from lodestone_schemas.api import SearchFilters
@@ -113,7 +113,7 @@ def test_searches_are_kept_to_the_corpora_that_are_seen(catalog: Catalog) -> Non
     visibility = Visibility("key:a", frozenset({"one", "two", "to come"}), all_queries=False)
 
     def filter_of(**filters: object) -> Filter | None:
-        return restriction(SearchFilters.model_validate(filters), catalog, visibility)[0]
+        return restriction(SearchFilters.model_validate(filters), FilterSources(catalog, visibility))[0]
 
     assert filter_of() == Filter((MatchAny("corpus", (ids["one"], ids["two"])),))
     assert filter_of(corpora=["two"]) == Filter((MatchAny("corpus", (ids["two"],)),))
@@ -124,7 +124,9 @@ def test_searches_are_kept_to_the_corpora_that_are_seen(catalog: Catalog) -> Non
     with pytest.raises(InvalidRequestError) as caught:
         filter_of(roots=["three"])
     assert caught.value.details["known"] == ["one", "two"]
-    nowhere, _ = restriction(SearchFilters(), catalog, Visibility("key:a", frozenset({"to come"}), all_queries=False))
+    nowhere, _ = restriction(
+        SearchFilters(), FilterSources(catalog, Visibility("key:a", frozenset({"to come"}), all_queries=False))
+    )
     assert nowhere is not None
     assert nowhere.must[0] not in [MatchAny("corpus", (one,)) for one in ids.values()]
     assert nowhere.must[0].values  # type: ignore[union-attr]  # an empty list might match everything
@@ -134,10 +136,12 @@ def test_disabled_directories_of_others_are_not_named(catalog: Catalog) -> None:
     root = catalog.ensure_root(catalog.ensure_corpus("other").corpus_id, "/pictures/secret")
     catalog.set_root(root.root_id, enabled=False)
     catalog.ensure_corpus("own")
-    _, notes = restriction(SearchFilters(), catalog, Visibility("key:a", frozenset({"own"}), all_queries=False))
+    _, notes = restriction(SearchFilters(), FilterSources(catalog, Visibility("key:a", frozenset({"own"}), all_queries=False)))
     assert notes == []
     with pytest.raises(InvalidRequestError):
-        restriction(SearchFilters(roots=["secret"]), catalog, Visibility("key:a", frozenset({"own"}), all_queries=False))
+        restriction(
+            SearchFilters(roots=["secret"]), FilterSources(catalog, Visibility("key:a", frozenset({"own"}), all_queries=False))
+        )
 
 
 def test_queries_are_listed_by_owner(catalog: Catalog) -> None:

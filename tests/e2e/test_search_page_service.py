@@ -18,6 +18,7 @@ from lodestone.config.compositions import CompositionSettings
 from lodestone.config.serve import AuthSettings, ServeSettings
 from lodestone.config.settings import Settings
 from lodestone.home.runtime import Runtime
+from lodestone.services.composed_queries import EVEN, USUAL
 from lodestone_schemas.access import KeyRequest, Scope
 
 WORDS = "a cat looks at the camera"
@@ -30,7 +31,9 @@ def settings(tmp_path_factory: pytest.TempPathFactory) -> Settings:
     (folder / "pictures" / "new\nline.png").write_bytes((folder / "pictures" / "drawn" / "000001.jpg").read_bytes())
     made = home_settings(folder / "home", serve={"upkeep": False})
     index(made, folder / "pictures")
-    return made.model_copy(update={"compositions": {"shoes": CompositionSettings()}})
+    return made.model_copy(
+        update={"compositions": {"shoes": CompositionSettings(weights={"bridge-picture": 1, "bridge-words": 1})}}
+    )
 
 
 @pytest.fixture
@@ -62,6 +65,7 @@ def test_a_service_without_keys_tells_what_may_be_done_and_chosen(http: httpx.Cl
         "scopes": ["search", "feedback"],
         "paths": True,
         "compositions": ["default", "shoes"],
+        "weights": {"default": USUAL, "shoes": EVEN},
     }
     local = http.get("/v1/access", headers={"X-Lodestone-Token": TOKEN}).json()
     assert local["scopes"] == ["search", "feedback", "index", "admin"]

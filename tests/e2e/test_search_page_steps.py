@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 from typing import Any
+from urllib.parse import urlencode
 
 from tests.support.browser import PHONE, inaccessible, page_of, until
 from tests.support.page_answers import PIXEL, hit, image_id, response
@@ -195,6 +196,41 @@ def test_what_is_left_to_look_for_is_never_without_weight(page: Any) -> None:
       return [withoutPart(draft, words).weights, withPart({ ...draft, weights: {} }, { kind: "like", id: "b" }).weights];
     }""")
     assert weights == [{}, {}], "the service's own weights count"
+
+
+def test_conditions_on_fields_of_parts_are_chips_of_the_address_that_are_taken_away(page: Any) -> None:
+    asked = answered(page)
+    sets = {"none": [{"filters": {"where": {"colour": ["blue", "a=b"], "faces": ["..2"]}}}]}
+    page.goto(f"/?{urlencode([('q', 'dogs'), ('sets', json.dumps(sets)), ('where', 'colour=red'), ('where', 'note=a=b')])}")
+    finished(page)
+    assert asked[-1]["filters"] == {"where": ["colour=red", "note=a=b"]} and asked[-1]["match"] == sets
+    assert page.locator('[aria-label="Sets"] .label').all_inner_texts() == ["not (colour blue or a=b, faces ..2)"]
+    chips = page.locator('[aria-label="Filters"] .label')
+    assert chips.all_inner_texts() == ["colour red", "note a=b"]
+    page.get_by_role("button", name="Remove the filter: colour red").click()
+    until(page, "new URLSearchParams(location.search).getAll('where').join()", "note=a=b")
+    finished(page)
+    assert asked[-1]["filters"] == {"where": ["note=a=b"]} and chips.all_inner_texts() == ["note a=b"]
+    page.get_by_role("button", name="Remove the filter: note a=b").click()
+    until(page, "new URLSearchParams(location.search).has('where')", False)
+    finished(page)
+    assert "filters" not in asked[-1]
+
+
+def test_a_new_part_gets_the_weight_that_the_service_says_is_usual_in_the_composition(page: Any) -> None:
+    usual = {"words": 0.5, "picture": 1, "without": 0.25, "unlike": 0.1}
+    access = {"scopes": ["search"], "paths": False, "compositions": ["default", "shoes"], "weights": {"shoes": usual}}
+    page.route("**/v1/access", lambda route: route.fulfill(json=access))
+    answered(page)
+    page.goto("/?q=dogs")
+    finished(page)
+    weights = page.evaluate("""async () => {
+      const { EMPTY, withPart } = await import("./web/files/query/draft.js");
+      const draft = { ...EMPTY, text: "dogs", parts: [{ kind: "like", id: "a" }], weights: { words: 0.4, picture: 0.8 } };
+      const without = { kind: "without", text: "people" };
+      return ["shoes", ""].map((composition) => withPart({ ...draft, composition }, without).weights.without);
+    }""")
+    assert weights == [0.2, 0.6], "scaled by .8; all count alike in a composition that the service told nothing of"
 
 
 def test_compositions_are_offered_where_there_are_several(page: Any) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import json
 import re
 import sys
 from collections.abc import Callable, Sequence
@@ -12,7 +14,9 @@ from typing import Any
 import pyarrow as pa
 import pytest
 from PIL import Image
+from tests.support.cli import run_here
 from tests.support.home import image_ids, settings_for
+from tests.support.in_process import app_of, client_of, opened_services
 
 from lodestone.backup.rebuild import rebuild_catalog
 from lodestone.config.settings import Settings
@@ -26,6 +30,7 @@ from lodestone.indexing.run.index_run import index_paths
 from lodestone.indexing.run.report import IndexReport, IndexRequest
 from lodestone.indexing.slices import work
 from lodestone.indexing.sync.collections import make_targets
+from lodestone.services import pictures
 from lodestone.store.base import Between, Filter, MatchAny, VectorQuery
 from lodestone.text_encoders.minilm import MiniLM
 from lodestone_schemas.collections import FieldKind
@@ -39,12 +44,6 @@ _STEP = re.compile(r"^## \d\. .*?, in .*?`([^`]+)`$.*?```(\w+)\n(.*?)```", re.MU
 def steps() -> list[tuple[str, str, str]]:
     """File, language and code of every step."""
     return _STEP.findall(PAGE.read_text("utf-8"))
-
-
-def code_of_the_filter() -> str:
-    """The block of the section about readers."""
-    section = PAGE.read_text("utf-8").partition("## 3.")[2]
-    return section.partition("```python\n")[2].partition("```")[0]
 
 
 @pytest.fixture
@@ -181,8 +180,7 @@ def test_pictures_are_filtered_by_the_field_of_the_part_whether_they_were_indexe
     indexed(settings, tmp_path / "photos")
     Image.new("RGB", (80, 80), (200, 40, 40)).save(tmp_path / "photos" / "later.png")
     later = indexed(settings, tmp_path / "photos")
-    names: dict[str, Any] = {"Filter": Filter, "MatchAny": MatchAny}
-    exec(code_of_the_filter(), names)
+    reddish = Filter(must=(MatchAny("colour", ("red",)),))
 
     assert (later.counts["embedded"], later.counts.get("added", 0)) == (1, 0), "a new picture gets the part on the way"
     with Runtime.open(settings, purpose="a test") as runtime:
@@ -190,7 +188,7 @@ def test_pictures_are_filtered_by_the_field_of_the_part_whether_they_were_indexe
             assert ("colour", FieldKind.KEYWORD) in target.spec(runtime.settings.store, runtime.profile).fields
         for space in runtime.projections():
             assert len(found(runtime, space, None)) == 12
-            assert found(runtime, space, names["reddish"]) == {"red0.png", "red1.png", "later.png"}
+            assert found(runtime, space, reddish) == {"red0.png", "red1.png", "later.png"}
 
 
 def test_compaction_and_a_rebuilt_catalog_keep_the_part(tmp_path: Path, settings: Settings, added: Callable[[], Any]) -> None:
@@ -213,6 +211,137 @@ def test_compaction_and_a_rebuilt_catalog_keep_the_part(tmp_path: Path, settings
     with Runtime.open(settings, purpose="a test") as runtime:
         found_red = found(runtime, next(iter(runtime.projections())), Filter(must=(MatchAny("colour", ("red",)),)))
     assert found_red == {"red1.png"}
+
+
+def asked_of_the_page() -> dict[str, Any]:
+    """The request of the section about readers."""
+    section = PAGE.read_text("utf-8").partition("## 3.")[2]
+    return dict(json.loads(section.partition("```json\n")[2].partition("```")[0]))
+
+
+async def over_http(settings: Settings) -> dict[str, Any]:
+    """What is answered about the fields of the parts `colours` and `area`, in names of files."""
+    answers: dict[str, Any] = {}
+    async with opened_services(settings) as services, client_of(app_of(services, settings)) as http:
+        names = names_of(services.session.runtime)
+        ids = {name: image_id for image_id, name in names.items()}
+
+        def of(body: dict[str, Any]) -> set[str]:
+            return {names[hit["image_id"]] for hit in body["hits"]}
+
+        async def search(**request: Any) -> tuple[set[str], dict[str, Any]]:
+            body = (await http.post("/v1/search", json={"limit": 100, **request})).json()
+            return of(body), body
+
+        answers["page"], body = await search(**asked_of_the_page())
+        record = (await http.get(f"/v1/queries/{body['query_id']}")).json()
+        answers["recorded"] = record["request"]["match"]
+        replayed = (await http.post(f"/v1/queries/{body['query_id']}/replay", params={"fresh": "true"})).json()
+        answers["replayed"] = {names[image_id] for image_id in replayed["ids"]}
+        answers["one of two"], _ = await search(query="a wall", filters={"where": {"colour": ["red", "blue"]}})
+        answers["both"], _ = await search(query="a wall", filters={"where": {"colour": ["red"], "pixels": ["3100.."]}})
+        answers["numbers"], _ = await search(query="a wall", filters={"where": {"pixels": [64 * 48, "3121..4000"]}})
+        await http.post("/v1/tags", json={"image_ids": [ids["red0.png"]], "text": "a wall"})
+        for _ in range(600):  # until the tag is where searches look for it
+            _, body = await search(query="a wall", explain=True)
+            if any(one["space"] == "tags" for hit in body["hits"] for one in hit["contributions"]):
+                break
+            await asyncio.sleep(0.1)
+        else:
+            pytest.fail("the tag was not delivered")
+        answers["negated"], body = await search(query="a wall", match={"none": [{"filters": {"where": {"colour": ["red"]}}}]})
+        answers["warned"] = [one for one in body["warnings"] if "colour" in one]
+        _, body = await search(query="a wall")
+        answers["unwarned"] = [one for one in body["warnings"] if "tags" in one]
+        similar = await http.get(
+            f"/v1/images/{ids['red0.png']}/similar", params={"where": ["colour=red", "colour=black"], "limit": 50}
+        )
+        answers["similar"] = of(similar.json())
+        answers["simple"] = of((await http.get("/v1/search", params={"q": "a wall", "where": "colour=green"})).json())
+        first = (
+            await http.post("/v1/images/browse", json={"filters": {"where": {"colour": ["white", "red"]}}, "limit": 3})
+        ).json()
+        rest = {"filters": {"where": ["colour=white", "colour=red"]}, "limit": 3, "cursor": first["next_cursor"]}
+        second = (await http.post("/v1/images/browse", json=rest)).json()
+        answers["browsed"] = [[names[one["image_id"]] for one in page["images"]] for page in (first, second)]
+        with pytest.MonkeyPatch.context() as few:
+            few.setattr(pictures, "_LOOKED_AT", 2)
+            few.setattr(pictures, "_LOOKS", 2)
+            page: dict[str, Any] = {"filters": {"where": ["colour=white", "colour=red"]}, "limit": 3}
+            answers["looked for"] = []
+            while page.get("cursor", "") is not None:
+                listed = (await http.post("/v1/images/browse", json=page)).json()
+                answers["looked for"].append([names[one["image_id"]] for one in listed["images"]])
+                page["cursor"] = listed["next_cursor"]
+        answers["last"] = second["next_cursor"]
+        answers["refused"] = [
+            (refused.status_code, refused.json()["detail"], refused.json().get("hint"))
+            for where in ({"color": ["red"]}, {"colour": [3]}, {"pixels": ["many"]}, {"pixels": ["9..3"]})
+            for refused in [await http.post("/v1/search", json={"query": "a wall", "filters": {"where": where}})]
+        ]
+        for path in ("/v1/search?q=a&where=colour", f"/v1/search?q=a&where=colour={'x' * 1_001}"):
+            answers["refused"].append((await http.get(path)).status_code)
+        answers["refused"].append(
+            (await http.post("/v1/images/browse", json={"filters": {"where": ["color=red"]}})).status_code
+        )
+    return answers
+
+
+def test_the_fields_of_parts_are_filtered_by_over_http_and_on_the_command_line_without_another_file(
+    tmp_path: Path, settings: Settings, added: Callable[[], Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write_coloured(tmp_path / "photos")
+    added()
+    monkeypatch.setattr(registry, "PARTS", {**registry.PARTS, "area": AreaPart})
+    indexed(settings, tmp_path / "photos")
+    every = {f"{colour}{number}.png" for colour in COLOURS for number in range(2)} | {"tiny.png"}
+    reddish = {"red0.png", "red1.png"}
+
+    answers = asyncio.run(over_http(settings))
+    assert answers["page"] == {*reddish, "white0.png", "white1.png"} and answers["replayed"] == answers["page"]
+    assert answers["recorded"] == asked_of_the_page()["match"]
+    assert answers["one of two"] == {*reddish, "blue0.png", "blue1.png"}
+    assert answers["both"] == {"red1.png"}
+    assert answers["numbers"] == every - {"tiny.png"} - {f"{colour}1.png" for colour in COLOURS}
+    assert answers["negated"] == every - reddish, "a tag's point has no colour, and would meet what is negated"
+    assert answers["warned"] == ["tags are left out: they do not know the field 'colour'"] and answers["unwarned"] == []
+    assert answers["similar"] == {"red1.png", "black0.png", "black1.png"}
+    assert answers["simple"] == {"green0.png", "green1.png"}
+    assert [len(page) for page in answers["browsed"]] == [3, 1] and answers["last"] is None
+    browsed = [name for page in answers["browsed"] for name in page]
+    assert set(browsed) == {*reddish, "white0.png", "white1.png"}
+    assert [name for page in answers["looked for"] for name in page] == browsed
+    assert len(answers["looked for"]) >= 3, "at most four of eleven pictures are looked at for a page"
+    assert answers["refused"] == [
+        (404, "unknown field 'color'", "known: colour, pixels"),
+        (422, "the field 'colour' holds words, and 3 is a number", 'give it as a text: "3"'),
+        (422, *wrong("many", "it holds numbers")),
+        (422, *wrong("9..3", "no number lies in the range")),
+        422,
+        422,
+        404,
+    ]
+
+    def command(*arguments: str) -> Any:
+        return run_here("search", "a wall", "-n", "50", *arguments, home=settings.home)
+
+    def shown(*arguments: str) -> set[str]:
+        done = command(*arguments, "-o", "json")
+        assert done.code == 0, done.err
+        return {Path(hit["uri"]).name for hit in done.json["hits"]}
+
+    assert shown("--where", "colour=red") == reddish
+    assert shown("--where", "colour=red", "--not", "pixels=..3100") == {"red1.png"}
+    assert "sets: colour red, and not pixels ..3100" in run_here("explain", home=settings.home).out
+    refused = command("--where", "color=red")
+    assert refused.code == 2 and "unknown restriction 'color'" in refused.err
+    assert "colour" in refused.err and "tagged" in refused.err
+
+
+def wrong(value: str, why: str) -> tuple[str, str]:
+    either = "a whole number, 3000, or a range, 3000..4000"
+    hint = f"{either}; the first number is included, the last is not, and either may be left out"
+    return f"the field 'pixels' has no value {value!r}: {why}", hint
 
 
 class AreaPart(SlicePart):

@@ -52,7 +52,7 @@ from lodestone_cli.picture_files import picture_file, picture_id, read_picture
 from lodestone_cli.place_and_time import filters_of
 from lodestone_cli.progress import shown_wait
 from lodestone_cli.result_files import ResultFiles, with_result_files
-from lodestone_cli.sets import AnyOption, NotOption, WhereOption, match_of
+from lodestone_cli.sets import AnyOption, NotOption, WhereOption, knowing_restrictions, match_of
 from lodestone_cli.while_indexing import saying_how_far
 
 if TYPE_CHECKING:
@@ -178,7 +178,8 @@ def search(
             )
         )
         _note_ignored_settings(context)
-        response = answer_of(context, request, named.files)
+        with knowing_restrictions():
+            response = answer_of(context, request, named.files)
         note_filters_without_pictures(context, response, path=path, dated=dates != Dates())
         emit_answer(
             context,

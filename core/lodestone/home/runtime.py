@@ -191,6 +191,7 @@ class Runtime(LearningResources):
         from lodestone.config.compositions import all_compositions
         from lodestone.home.indexed_pictures import IndexedPictures
         from lodestone.home.space_versions import former_versions, promoted_versions
+        from lodestone.indexing.parts.registry import further_fields
         from lodestone.query.asking.searchable import IndexVersions
         from lodestone.query.engine import QueryEngine
         from lodestone.query.weighting.choice import make_weigher
@@ -224,6 +225,7 @@ class Runtime(LearningResources):
             compositions=compositions,
             pictures=IndexedPictures(self, self.decode) if edits else None,
             versions=IndexVersions(former, captions=lambda: captions_collection(self.text_encoder.version)),
+            fields=dict(further_fields()),
         )
 
     def _encoder(self, projections: Mapping[str, Projection], remote: RemoteEncoders | None) -> Encoder:

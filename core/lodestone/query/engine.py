@@ -37,6 +37,7 @@ from lodestone.retrieval.fuser import Fuser
 from lodestone.retrieval.searcher import Searcher
 from lodestone.store.base import VectorStore
 from lodestone_schemas.api import DoneEvent, Event, SearchOptions, SearchRequest, SearchResponse
+from lodestone_schemas.collections import FieldKind
 
 
 class QueryEngine:
@@ -60,6 +61,7 @@ class QueryEngine:
             them. None for the profile's own.
         pictures: Reads indexed pictures that are to be edited; None where they cannot be read.
         versions: How the versions of `encoder` differ from what the home is configured for.
+        fields: Filter fields that further parts of pictures have.
 
     Raises:
         ConfigurationError: a composition wants pictures edited, and no engine of its queries edits any.
@@ -84,6 +86,7 @@ class QueryEngine:
         compositions: Mapping[str, Composition] | None = None,
         pictures: PictureSource | None = None,
         versions: IndexVersions = CURRENT,
+        fields: Mapping[str, FieldKind] | None = None,
     ) -> None:
         self._encoder = encoder
         self._profile = profile
@@ -126,7 +129,16 @@ class QueryEngine:
         first_pass = FirstPassStage(searcher=searcher, weigher=weigher, learned=self._learned, priors=profile.space_priors)
         self._pipeline = QueryPipeline(
             resolving=ResolveStage(
-                store, catalog, encoder, profile, settings, hub, checker, compositions=self._compositions, versions=versions
+                store,
+                catalog,
+                encoder,
+                profile,
+                settings,
+                hub,
+                checker,
+                compositions=self._compositions,
+                versions=versions,
+                fields=fields or {},
             ),
             retrieval=RetrievalStage(LeafSources(encoder, store)),
             passes=QueryPasses(SingleLeafPass(first_pass, self._guides), composing),

@@ -68,6 +68,7 @@ from lodestone_schemas.api import (
     ResultsEvent,
     SearchOptions,
 )
+from lodestone_schemas.collections import FieldKind
 
 # Seconds that a query waits for the catalog's server, as it does for a Qdrant server: somebody waits for the answer.
 CATALOG_PATIENCE_S: Final = 1.5
@@ -89,6 +90,7 @@ class ResolveStage:
         checker: Checks spelling and language of words; None to take them as they are.
         compositions: Name -> how composed queries are answered.
         versions: How the loaded versions differ from what the home is configured for.
+        fields: Filter fields that further parts of pictures have.
     """
 
     store: VectorStore
@@ -100,6 +102,7 @@ class ResolveStage:
     checker: QueryChecker | None = None
     compositions: Mapping[str, Composition] = field(default_factory=dict)
     versions: IndexVersions = CURRENT
+    fields: Mapping[str, FieldKind] = field(default_factory=dict)
 
     async def resolve(self, query: Query, options: SearchOptions, request_context: RequestContext) -> RunningQuery:
         """Resolve a query and start its clock.
@@ -142,6 +145,7 @@ class ResolveStage:
             catalog=self.catalog,
             present=self.store.collections,
             versions=self.versions,
+            fields=self.fields,
             started=started,
             request_context=request_context,
             checker=self.checker,

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from PIL import Image as PillowImage
 
     from lodestone.config.compositions import Composition
+    from lodestone.home.runtime import Runtime
     from lodestone.query.engine import QueryEngine
     from lodestone.query_log.trace import Trace
     from lodestone.services.pictures import PictureUseCases
@@ -42,6 +43,19 @@ picture was chosen on validation data (research/studies/composed.py)."""
 
 EVEN: Final[Mapping[str, float]] = {WORDS: 1.0, PICTURE: 1.0, WITHOUT: 0.5, UNLIKE: 0.5}
 """The same where the composition has set or learnt weights, which say how much words and pictures count."""
+
+
+def usual_weights(runtime: Runtime) -> dict[str, Mapping[str, float]]:
+    """Return the weights that parts get where a request gives none, by composition and by kind; `default` is first. Blocking.
+
+    Raises:
+        ConfigurationError: learnt weights cannot be read.
+    """
+    from lodestone.config.compositions import all_compositions
+
+    known = all_compositions(runtime.settings.compositions, runtime.profile)
+    return {name: EVEN if runtime.chosen_weights(one) else USUAL for name, one in known.items()}
+
 
 _TAKEN_OVER: Final = ("filters", "match", "spaces", "collapse", "diversity", "composition")
 """Options of the earlier query that hold where a refinement gives none."""

@@ -14,7 +14,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 from lodestone.access.caller import Caller
-from lodestone.catalog.pictures.dated import DatedPlace, local_seconds
+from lodestone.catalog.pictures.dated import DatedPlace, PictureFilter, local_seconds
 from lodestone.catalog.pictures.taken import taken_local
 from lodestone.catalog.records import CaptionRecord, ImageRecord, ImageState, Root
 from lodestone.errors import InvalidRequestError, NotFoundError, PictureNotReadyError
@@ -26,6 +26,7 @@ from lodestone.sources.locators import shown_place
 from lodestone.sources.originals import open_original
 from lodestone.sources.reading import Reader
 from lodestone.sources.verified import VerifiedFile
+from lodestone.store.base import Filter, HasId
 from lodestone_schemas.api import BrowseRequest, ImageInfo, ImagePage, PathsRequest, PicturePaths
 
 if TYPE_CHECKING:
@@ -34,6 +35,8 @@ if TYPE_CHECKING:
 # A changed file is `pending` until it is embedded anew; searches show it meanwhile.
 _SHOWN = frozenset({ImageState.ACTIVE, ImageState.PENDING})
 _CORPORA_AT_ONCE = 500
+_LOOKED_AT = 1_000  # pictures by date whose fields of parts are looked up at once
+_LOOKS = 20
 # What the decoder calls a format -> how it is served. Anything else (RAW) is bytes to save, not to show.
 _MEDIA_TYPES = {
     "JPEG": "image/jpeg",
@@ -126,16 +129,21 @@ class PictureUseCases:
         Pictures of disabled directories are left out, as searches leave them out.
 
         Raises:
-            UnknownNameError: a corpus or root is unknown or not seen.
+            UnknownNameError: a corpus or root is unknown or not seen, or no part has such a field.
             InvalidRequestError: no such cursor; or the filters contradict each other.
         """
-        from lodestone.query.asking.filters import restriction
+        from lodestone.query.asking.filters import FilterSources, restriction
 
         catalog = self._session.runtime.catalog
-        which = picture_filter(restriction(request.filters, catalog, caller.visibility)[0])
+        without_fields = request.filters.model_copy(update={"where": {}})
+        which = picture_filter(restriction(without_fields, FilterSources(catalog, caller.visibility))[0])
         after = None if request.cursor is None else _dated_place(request.cursor)
-        images = catalog.dated_page(which, request.limit + 1, after=after, states=_SHOWN)
-        shown, more = images[: request.limit], len(images) > request.limit
+        if request.filters.where:
+            shown, last = self._with_fields(request, which, after)
+        else:
+            images = catalog.dated_page(which, request.limit + 1, after=after, states=_SHOWN)
+            shown = images[: request.limit]
+            last = shown[-1] if len(images) > request.limit else None
         roots = {root.root_id: root for root in catalog.roots(None)}
         names = {corpus_id: self._corpus_name(corpus_id) for corpus_id in {image.corpus_id for image in shown}}
         captions = catalog.captions([image.image_id for image in shown])
@@ -145,8 +153,40 @@ class PictureUseCases:
                 for image in shown
                 if image.root_id in roots
             ],
-            next_cursor=_dated_cursor(shown[-1]) if more else None,
+            next_cursor=None if last is None else _dated_cursor(last),
         )
+
+    def _with_fields(
+        self, request: BrowseRequest, which: PictureFilter, after: DatedPlace | None
+    ) -> tuple[list[ImageRecord], ImageRecord | None]:
+        """Return a page of the pictures that have values in fields of parts, which the vector store knows, and its end.
+
+        The end is the last picture that was looked at; None where there are no more. A page of few pictures among many is
+        shorter than was asked for, so that its time has a bound.
+        """
+        from lodestone.indexing.parts.registry import further_fields
+        from lodestone.query.asking.part_fields import part_conditions
+
+        runtime = self._session.runtime
+        conditions = part_conditions(request.filters.where, dict(further_fields()))
+        collection = next((name for alias, name in runtime.store.aliases().items() if alias in runtime.profile.spaces), None)
+        if collection is None:
+            return [], None
+        shown: list[ImageRecord] = []
+        for _ in range(_LOOKS):
+            images = runtime.catalog.dated_page(which, _LOOKED_AT, after=after, states=_SHOWN)
+            among = HasId(tuple(image.image_id for image in images))
+            points = runtime.store.scroll(collection, Filter(must=(among, *conditions))) if images else ()
+            having = {image_id for batch in points for image_id in batch.ids}
+            for image in images:
+                if image.image_id in having:
+                    if len(shown) == request.limit:
+                        return shown, shown[-1]
+                    shown.append(image)
+            if len(images) < _LOOKED_AT:
+                return shown, None
+            after = DatedPlace(local_seconds(images[-1]), images[-1].image_id)
+        return shown, images[-1]
 
     def content(self, image_id: str, caller: Caller) -> PictureFile:
         """Return the picture's own file.

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Final
 
-from lodestone.store.base import AnyOf, Condition, Filter, HasId, MatchAny
+from lodestone.store.base import AnyOf, Between, Condition, Filter, HasId, MatchAny
 
 EVERY_POINT: Final = Filter()
 """Filter that matches every point."""
@@ -49,6 +49,20 @@ def complement(filter_: Filter) -> Filter:
             return Filter(must=(condition,))
         case _:
             return Filter(must_not=(AnyOf((filter_,)),))
+
+
+def fields_of(filter_: Filter | None) -> set[str]:
+    """Return the names of the fields that a filter asks for."""
+    names: set[str] = set()
+    for condition in () if filter_ is None else (*filter_.must, *filter_.must_not):
+        match condition:
+            case MatchAny(field=name) | Between(field=name):
+                names.add(name)
+            case AnyOf(filters):
+                names.update(name for one in filters for name in fields_of(one))
+            case _:
+                pass
+    return names
 
 
 def by_owner(filter_: Filter | None, field: str = "image") -> Filter | None:

@@ -16,10 +16,10 @@ from fastapi.routing import APIRoute
 
 from lodestone import __version__
 from lodestone.access.caller import LOCAL_CALLER
-from lodestone.config.compositions import DEFAULT_COMPOSITION
 from lodestone.config.home import Home
 from lodestone.config.settings import ServeSettings
 from lodestone.home.running_service.address import instance_of
+from lodestone.services.composed_queries import usual_weights
 from lodestone.services.use_cases import Services
 from lodestone_serve.auth.authentication import KEY_HEADER, Authentication, Authenticator
 from lodestone_serve.auth.exposure import checked_exposure
@@ -182,15 +182,10 @@ def _routers(services: Services, settings: ServeSettings, *, metrics: Metrics, s
         batch_router(services.search, batches, metrics),
         openai_router(services.models),
         runs_router(services.runs),
-        access_router(same_machine, lambda: _compositions(services)),
+        access_router(same_machine, lambda: usual_weights(services.session.runtime)),
         browser_router(),
         search_page_router(),
     )
-
-
-def _compositions(services: Services) -> list[str]:
-    """Return the names that the member `composition` of a search takes."""
-    return list(dict.fromkeys((DEFAULT_COMPOSITION, *services.session.runtime.settings.compositions)))
 
 
 def _operation_id(route: APIRoute) -> str:

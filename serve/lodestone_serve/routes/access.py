@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import asyncio
+from collections.abc import Callable, Mapping
 
 from fastapi import APIRouter, Request
 from fastapi.responses import Response
@@ -12,22 +13,24 @@ from lodestone_serve.auth.principal import Asker
 from lodestone_serve.auth.same_machine import SameMachine
 
 
-def access_router(same_machine: SameMachine, compositions: Callable[[], Sequence[str]]) -> APIRouter:
+def access_router(same_machine: SameMachine, weights: Callable[[], Mapping[str, Mapping[str, float]]]) -> APIRouter:
     """Return the router of what a caller may do.
 
     Args:
         same_machine: Tells who may ask where files are.
-        compositions: Returns the names of all compositions.
+        weights: Returns the usual weights of each composition. Blocking.
     """
     router = APIRouter(tags=["access"])
 
     @router.get("/v1/access", response_model=AccessInfo)
     async def access(principal: Asker, request: Request) -> Response:
-        """Return what the caller may do, and which compositions there are."""
+        """Return what the caller may do, and which compositions there are, with the weights that are usual in each."""
+        usual = await asyncio.to_thread(weights)
         info = AccessInfo(
             scopes=[scope for scope in Scope if principal.may(scope)],
             paths=same_machine.sent(request.headers),
-            compositions=list(compositions()),
+            compositions=list(usual),
+            weights={name: dict(one) for name, one in usual.items()},
         )
         return Response(content=info.model_dump_json(), media_type="application/json", headers={"Cache-Control": "no-store"})
 

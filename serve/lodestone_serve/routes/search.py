@@ -8,7 +8,7 @@ from uuid import UUID
 from fastapi import APIRouter, Depends, File, Form, Query, Request, UploadFile
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import Response
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
 
 from lodestone.services.search import SearchUseCases
 from lodestone_schemas.api import (
@@ -23,7 +23,7 @@ from lodestone_schemas.api import (
     UrlSearchRequest,
 )
 from lodestone_schemas.dates import RequestDate
-from lodestone_schemas.searching import WHICH_CLOCK
+from lodestone_schemas.searching import WHICH_CLOCK, WHICH_VALUES
 from lodestone_serve.auth.principal import RequestCaller
 from lodestone_serve.responses.pages import FIELDS_DESCRIPTION, MAX_FIELDS_CHARS, Fields, FieldSelection, select_fields
 from lodestone_serve.telemetry.metrics import Metrics
@@ -33,6 +33,19 @@ from lodestone_serve.traffic.fetching import Fetcher
 IMAGE_SEARCH = "/v1/search/image"
 _OPTIONS_CHARS = 65_536
 _Chosen = Annotated[FieldSelection, Depends(Fields(SearchResponse))]
+
+
+def _checked_fields(texts: list[str]) -> list[str]:
+    """Return conditions on fields of parts that `SearchFilters` takes.
+
+    Raises:
+        ValueError: it does not.
+    """
+    try:
+        SearchFilters.model_validate({"where": texts})
+    except ValidationError as error:
+        raise ValueError("; ".join(one["msg"] for one in error.errors())) from error
+    return texts
 
 
 class OptionParams(BaseModel):
@@ -47,6 +60,10 @@ class OptionParams(BaseModel):
     path_prefix: str | None = Field(None, max_length=4096)
     taken_from: RequestDate | None = Field(None, description=f"Taken at or after the beginning of this. {WHICH_CLOCK}")
     taken_to: RequestDate | None = Field(None, description=f"Taken before the beginning of this. {WHICH_CLOCK}")
+    where: Annotated[list[str], AfterValidator(_checked_fields)] = Field(
+        default_factory=list,
+        description=f"Fields that further parts of pictures have, as NAME=VALUE. {WHICH_VALUES}",
+    )
     spaces: list[str] | None = Field(None, max_length=16)
     fusion: str | None = Field(None, max_length=64)
     deadline_ms: int | None = Field(None, ge=1, le=600_000)

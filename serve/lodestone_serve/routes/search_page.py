@@ -100,4 +100,4 @@ def _listed(folder: Traversable, prefix: str) -> Iterator[tuple[str, WebFile]]:
         if media_type is not None:
             content = entry.read_bytes()
             tag = f'"{hashlib.sha256(content).hexdigest()[:16]}"'
-            yield f"{prefix}{entry.name}", WebFile(content, gzip.compress(content, 6, mtime=0), media_type, tag)
+            yield f"{prefix}{entry.name}", WebFile(content, gzip.compress(content, 9, mtime=0), media_type, tag)

@@ -106,7 +106,13 @@ def test_searches_and_listings_come_back_typed(client: ServiceClient, services: 
     events = list(client.stream(SearchRequest(query="a boat")))
     assert [event.type for event in events] == ["plan", "results", "guide", "done"]
     options = SearchOptions(
-        limit=7, filters=SearchFilters(corpora=["x", "y"], taken_from=datetime(2024, 5, 1, tzinfo=UTC)), spaces=["bridge"]
+        limit=7,
+        filters=SearchFilters(
+            corpora=["x", "y"],
+            taken_from=datetime(2024, 5, 1, tzinfo=UTC),
+            where={"colour": ["red", "a=b"], "faces": ["2.."]},
+        ),
+        spaces=["bridge"],
     )
     assert client.similar(KNOWN_ID, options).stage == "picture"
     assert services.asked[-1] == options

@@ -231,6 +231,7 @@ SHAPES: dict[str, Callable[[Any], bool]] = {
     "docs/api.md": has_keys_of("BatchAnswer"),
     "docs/generators.md": lambda value: value.keys() in ({"prompt", "n", "seed", "size", "model"}, {"images"}),
     "docs/modality-weights.md": lambda value: value.keys() <= {"reference", "words", "without", "target"},
+    "docs/recipes/add-a-part.md": has_keys_of("SearchRequest"),
     "docs/searching.md": has_keys_of("SearchRequest"),
     "docs/trust.md": has_keys_of("FeedbackRequest"),
     "docs/monitoring.md": lambda value: {"event", "request_id", "level", "timestamp"} <= value.keys(),

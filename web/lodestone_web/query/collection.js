@@ -3,6 +3,7 @@ import { batch } from "../html.js";
 import { getJson } from "../engine/http.js";
 import { wholeList } from "../engine/lists.js";
 import { passHeaders } from "../engine/unlocked.js";
+import { access } from "./access.js";
 import * as store from "./store.js";
 
 const POLL_MS = 3000;
@@ -10,13 +11,13 @@ let timer = 0;
 
 /** Read what there is to search in, and what the caller may do. */
 export async function reread() {
-  const [corpora, access] = await Promise.all([
+  const [corpora, told] = await Promise.all([
     wholeList(getJson, "/v1/corpora", "corpora"),
     getJson("/v1/access", { headers: passHeaders() }).catch(() => null), // the page does without: corpora say what is wrong
   ]);
   batch(() => {
     store.corpora.value = corpora;
-    store.access.value = access;
+    access.value = told;
     store.known.value = true;
     store.online.value = true;
   });

@@ -4,6 +4,7 @@
 // picture of the user. Kinds are like, upload, unlike and without; the words themselves are `text`. A picture to look for may
 // have a `region` {x, y, w, h}, in shares of its size. `withoutGuides` are left out by hand. With `copies`, each copy of a picture
 // is a result of its own. A draft of filters alone asks for all pictures that pass them. `sets` is the request's `match`, or null.
+import { usualWeight } from "./access.js";
 import { members, ranks, saidFilters, saidMember } from "./sets.js";
 
 export const EMPTY = Object.freeze({
@@ -15,11 +16,10 @@ const ORDER = ["like", "upload", "unlike", "without"];
 const REGIONS = { like: "like a region of a picture", upload: "like a region of your picture" };
 const SAID = { like: "like a picture", upload: "like your picture", unlike: "unlike a picture" };
 const NAMES = { like: "picture", upload: "picture", unlike: "unlike", without: "without" };
-const USUAL = { words: 0.8, picture: 1, unlike: 0.5, without: 0.5 }; // weights that the service gives all parts of a name
 
 // Members of the request's filters, and the address's parameters for them. Those in LISTS have several values.
-const FILTERS = { corpora: "corpus", roots: "root", path_prefix: "folder", taken_from: "since", taken_to: "before" };
-const LISTS = ["corpora", "roots"];
+const FILTERS = { corpora: "corpus", roots: "root", path_prefix: "folder", taken_from: "since", taken_to: "before", where: "where" };
+const LISTS = ["corpora", "roots", "where"];
 
 /** Return whether the draft asks for anything. */
 export function isEmpty(draft) {
@@ -91,7 +91,7 @@ function weighedAs(before, after, keyBefore = (key) => key) {
   const weightOf = new Map(namedParts(before).map((part) => [keyIn(part), before.weights[part.name]]));
   const weighed = parts.map((part) => ({ ...part, weight: weightOf.get(keyBefore(keyIn(part))) }));
   const baseOf = ({ kind }) => NAMES[kind] ?? kind;
-  const usual = (part) => USUAL[baseOf(part)] / parts.filter((other) => baseOf(other) === baseOf(part)).length;
+  const usual = (part) => usualWeight(baseOf(part), after.composition) / parts.filter((other) => baseOf(other) === baseOf(part)).length;
   const sum = (values) => values.reduce((total, value) => total + value, 0);
   const stay = weighed.filter((part) => part.weight !== undefined);
   const seeks = weighed.some(({ kind, weight }) => weight !== 0 && kind !== "unlike" && kind !== "without");

@@ -1,6 +1,7 @@
 // Explanations of queries, each asked for once.
 import { signal } from "../html.js";
 import { getJson } from "../engine/http.js";
+import { hits } from "./store.js";
 
 const MOST = 8; // that are kept: a query and its further pages
 
@@ -12,6 +13,23 @@ let session = 0; // counts what was forgotten: answers to an earlier session are
 export function explanationOf(queryId) {
   if (queryId && !explanations.value.has(queryId) && !asking.has(queryId)) ask(queryId);
   return explanations.value.get(queryId) ?? null;
+}
+
+/** Return guide id to the hit that is nearest to the guide, which stands for one without a picture. */
+export function standIns(queryId) {
+  const explanation = explanationOf(queryId);
+  const nearest = new Map();
+  if (!explanation) return nearest;
+  const known = new Map(hits.value.map((hit) => [hit.image_id, hit]));
+  for (const hit of explanation.hits) {
+    for (const part of hit.parts) {
+      const other = nearest.get(part.guide);
+      if (part.rank !== null && known.has(hit.image_id) && (!other || part.rank < other.rank)) {
+        nearest.set(part.guide, { ...known.get(hit.image_id), rank: part.rank });
+      }
+    }
+  }
+  return nearest;
 }
 
 /** Forget all explanations: the session has ended. */

@@ -3,7 +3,8 @@ import { signal } from "../html.js";
 import { postJson, Problem, request } from "../engine/http.js";
 import { cell } from "../engine/csv.js";
 import { ZipWriter } from "../engine/zip.js";
-import { access, announcement, toast } from "./store.js";
+import { access } from "./access.js";
+import { announcement, toast } from "./store.js";
 
 export const MOST_FILES = 1000; // of one archive
 const MOST_BYTES = 2 ** 30;

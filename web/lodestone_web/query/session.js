@@ -34,7 +34,7 @@ export async function signOut() {
     idle(EMPTY, true);
     clearSelection();
     store.corpora.value = [];
-    store.access.value = null;
+    access.value = null;
     store.known.value = false;
     store.judged.value = new Map();
     signedIn(false);

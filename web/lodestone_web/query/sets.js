@@ -29,9 +29,10 @@ export function saidMember(member) {
 }
 
 /** Return what filters ask for: in photos, in the folder 2024/summer, since 2024-01-01. */
-export function saidFilters({ corpora = [], roots = [], path_prefix: folder, taken_from: from, taken_to: before }) {
+export function saidFilters({ corpora = [], roots = [], path_prefix: folder, taken_from: from, taken_to: before, where = [] }) {
   return [
     ...[...corpora, ...roots].map((name) => `in ${name}`),
     folder && `in the folder ${folder}`, from && `since ${from.slice(0, 10)}`, before && `before ${before.slice(0, 10)}`,
+    ...(Array.isArray(where) ? where.map((text) => text.replace("=", " ")) : Object.entries(where).map(([name, values]) => `${name} ${values.join(" or ")}`)),
   ].filter(Boolean).join(", ");
 }

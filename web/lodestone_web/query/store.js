@@ -23,8 +23,6 @@ export const locked = signal(false); // the service asks for a key
 export const signedIn = signal(kept("lodestone.session")); // a key was given in this browser
 export const corpora = signal([]);
 export const known = signal(false); // the service told what there is to search in
-/** What the caller may do, and what there is to choose from, as the service told; null where it did not. */
-export const access = signal(null);
 export const indexing = signal(null); // {done, total} of the index run that goes on
 export const announcement = signal(""); // read out by screen readers
 export const toast = signal(""); // a text, or {text, label, act}: a text with a button
@@ -36,13 +34,7 @@ export const shownLast = signal(null); // id of the picture that the lightbox sh
 export const judged = signal(new Map()); // image id -> true (right) or false (wrong), for the last words
 
 export const busy = computed(() => phase.value === "loading" || phase.value === "streaming");
-export const compositions = computed(() => access.value?.compositions ?? []);
 export const pictures = computed(() => corpora.value.reduce((sum, corpus) => sum + corpus.images, 0));
-
-/** Return whether the caller may do what a scope allows; where the service did not tell, it will when it is asked. */
-export function may(scope) {
-  return access.value === null || access.value.scopes.includes(scope);
-}
 
 function kept(name) {
   try {

@@ -3,7 +3,7 @@ import { html, useEffect, useState } from "../html.js";
 import { getJson, postJson, toldOf } from "../engine/http.js";
 import { passHeaders } from "../engine/unlocked.js";
 import { reread } from "../query/collection.js";
-import { may } from "../query/store.js";
+import { may } from "../query/access.js";
 import { indexingWords } from "./indexing.js";
 
 const POLL_MS = 1500;

@@ -1,12 +1,12 @@
 // Parts and sets as chips, and the steps that can be undone.
 import { html, useRef, useState } from "../html.js";
+import { compositions } from "../query/access.js";
 import { addPart, undo } from "../query/actions.js";
 import { ask } from "../query/asking.js";
 import { changed, isBrowsing, isComposed, keyOf, namedParts, spoken, withoutPart } from "../query/draft.js";
 import { excess, MOST_CHARS } from "../query/limits.js";
 import { members, saidMember, without } from "../query/sets.js";
 import { answer, asked, cropping, hits, steps } from "../query/store.js";
-import { Composition } from "./composition.js";
 import { Filters } from "./filters.js";
 import { Folded } from "./folded.js";
 import { Undo } from "./icons.js";
@@ -40,6 +40,18 @@ function Copies() {
   if (!shown && !left) return null;
   const text = shown ? "Copies together" : `Show ${left.toLocaleString("en")} ${left === 1 ? "copy" : "copies"}`;
   return html`<button type="button" class="button quiet" onClick=${() => ask({ ...asked.value, copies: !shown }, { step: false })}>${text}</button>`;
+}
+
+/** The choice between compositions, which say by what the parts are compared; shown where the settings have several. */
+function Composition() {
+  const chosen = asked.value.composition;
+  const names = [...new Set([...compositions.value, ...(chosen ? [chosen] : [])])]; // an address may name one that is gone
+  if (names.length < 2) return null;
+  return html`
+    <label class="composition">Compare by
+      <select value=${chosen} onChange=${(event) => ask({ ...asked.value, composition: event.target.value })}>
+        ${names.map((name) => html`<option key=${name} value=${name === "default" ? "" : name}>${name}</option>`)}
+      </select></label>`;
 }
 
 function Without() {

@@ -19,13 +19,14 @@ function change(members) {
 }
 
 function FilterChips() {
-  const { corpora: inside = [], roots = [], path_prefix: folder, taken_from: from, taken_to: before } = asked.value.filters;
+  const { corpora: inside = [], roots = [], path_prefix: folder, taken_from: from, taken_to: before, where = [] } = asked.value.filters;
   const chips = [
     ...inside.map((name) => ["in", name, () => change({ corpora: inside.filter((other) => other !== name) })]),
     ...roots.map((name) => ["in", name, () => change({ roots: roots.filter((other) => other !== name) })]),
     folder && ["folder", folder, () => change({ path_prefix: undefined })],
     from && ["since", from.slice(0, 10), () => change({ taken_from: undefined })],
     before && ["before", before.slice(0, 10), () => change({ taken_to: undefined })],
+    ...where.map((text) => [...text.split(/=(.*)/s, 2), () => change({ where: where.filter((other) => other !== text) })]),
   ].filter(Boolean);
   if (!chips.length) return null;
   return html`

@@ -1,10 +1,11 @@
 // The grid of results: justified rows, of which only the visible ones are in the page. Tiles move when the order changes.
 import { html, useEffect, useLayoutEffect, useMemo, useRef, useState } from "../html.js";
+import { may } from "../query/access.js";
 import { loadMore } from "../query/actions.js";
 import { judge } from "../query/feedback.js";
 import { openPicture } from "../query/opening.js";
 import { selectByClick, selectByKey, selected } from "../query/selection.js";
-import { answer, asked, busy, hits, judged, loadingMore, may, moreProblem, phase, shownLast } from "../query/store.js";
+import { answer, asked, busy, hits, judged, loadingMore, moreProblem, phase, shownLast } from "../query/store.js";
 import { ThumbDown, ThumbUp } from "./icons.js";
 import { between, clamped, justified, vertical } from "./layout.js";
 import { moveTiles } from "./motion.js";

@@ -1,11 +1,12 @@
 // One picture, large: moves by keyboard, zoom, what is known about it, why it is here, and what to do next with it.
 import { html, useEffect, useLayoutEffect, useRef, useState } from "../html.js";
+import { may } from "../query/access.js";
 import { addPicture, askLikeBut, askSimilar, loadMore } from "../query/actions.js";
 import { ask } from "../query/asking.js";
 import { isBrowsing } from "../query/draft.js";
 import { excess, MOST_CHARS } from "../query/limits.js";
 import { closePicture, openPicture } from "../query/opening.js";
-import { answer, asked, cropping, hits, judged, lone, may, moreProblem, opened, phase } from "../query/store.js";
+import { answer, asked, cropping, hits, judged, lone, moreProblem, opened, phase } from "../query/store.js";
 import { Facts } from "./facts.js";
 import { More, Thumbs } from "./grid.js";
 import { TooLong } from "./limited.js";

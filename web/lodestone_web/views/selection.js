@@ -2,7 +2,8 @@
 import { html } from "../html.js";
 import { archive, saveArchive, saveCsv, saveJson, saveNames, stopArchive } from "../query/export.js";
 import { clearSelection, selectAll, selected, toggle } from "../query/selection.js";
-import { access, hits } from "../query/store.js";
+import { access } from "../query/access.js";
+import { hits } from "../query/store.js";
 
 const FORMATS = {
   JSON: [saveJson, "Facts and captions, for programs"],

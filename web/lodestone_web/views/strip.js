@@ -1,11 +1,11 @@
 // The strip of guides: what the engine drew, or took from the indexed pictures, used or rejected, each a picture to search by.
 import { html, signal } from "../html.js";
+import { request } from "../engine/http.js";
 import { addFiles, askSimilar } from "../query/actions.js";
 import { ask } from "../query/asking.js";
-import { request } from "../engine/http.js";
+import { standIns } from "../query/explanations.js";
 import { answer, asked, busy, guides, toast } from "../query/store.js";
 import { narrow } from "./narrow.js";
-import { standIns } from "./standins.js";
 
 const unfolded = signal(false); // on narrow pages, where pictures come first
 

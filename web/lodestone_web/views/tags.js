@@ -3,7 +3,8 @@ import { html, useEffect, useRef, useState } from "../html.js";
 import { toldOf } from "../engine/http.js";
 import { SOURCES } from "../engine/tags.js";
 import { excess, MOST_TAG_CHARS } from "../query/limits.js";
-import { announcement, answer, may } from "../query/store.js";
+import { may } from "../query/access.js";
+import { announcement, answer } from "../query/store.js";
 import { addTag, removeTags, tagsOf } from "../query/tagging.js";
 import { TooLong } from "./limited.js";
 

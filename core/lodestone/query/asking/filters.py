@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Final
 
@@ -11,10 +12,12 @@ from lodestone.access.visibility import EVERYTHING, Visibility
 from lodestone.catalog.reading import CatalogReader
 from lodestone.catalog.records import Root
 from lodestone.errors import InvalidRequestError, UnknownNameError
+from lodestone.query.asking.part_fields import part_conditions
 from lodestone.query.asking.tree import Leaf
 from lodestone.sources.uris import spellings
 from lodestone.store.base import Between, Condition, Filter, HasId, MatchAny
 from lodestone_schemas.api import SearchFilters
+from lodestone_schemas.collections import FieldKind
 from lodestone_schemas.dates import seconds_of
 
 _NAMED: Final = 3  # directories in a note
@@ -22,28 +25,42 @@ _CANDIDATES: Final = 5  # folders of one name in an error
 _NOWHERE: Final = "nowhere"  # id of no corpus
 
 
+@dataclass(frozen=True, slots=True)
+class FilterSources:
+    """What filters are made from.
+
+    Attributes:
+        catalog: Facts of pictures.
+        visibility: What the caller sees. The filter of the query keeps everything else out, so a restriction need not.
+        fields: Fields that further parts give the points of pictures, by name.
+    """
+
+    catalog: CatalogReader
+    visibility: Visibility = EVERYTHING
+    fields: Mapping[str, FieldKind] = field(default_factory=dict)
+
+
 def build_filter(filters: SearchFilters, catalog: CatalogReader) -> Filter | None:
     """Return all given conditions together, without disabled directories; None when nothing is restricted."""
-    return restriction(filters, catalog)[0]
+    return restriction(filters, FilterSources(catalog))[0]
 
 
-def restriction(
-    filters: SearchFilters, catalog: CatalogReader, visibility: Visibility = EVERYTHING
-) -> tuple[Filter | None, list[str]]:
+def restriction(filters: SearchFilters, sources: FilterSources) -> tuple[Filter | None, list[str]]:
     """Return the filter of a request, and notes for its sender about disabled directories.
 
     Directories are disabled here and nowhere else: their points stay as they are, so that switching costs nothing and takes
-    effect with the next query in any process. The catalog is asked for that, and for the ids behind names. Corpora that
-    `visibility` does not see are treated as if they did not exist.
+    effect with the next query in any process. The catalog is asked for that, and for the ids behind names. Corpora that the
+    caller does not see are treated as if they did not exist.
 
     Raises:
-        UnknownNameError: no such corpus, or no such root in the corpora asked for.
-        InvalidRequestError: `taken_from` is not before `taken_to`, the path prefix leaves the root, or several folders have
-            this name.
+        UnknownNameError: no such corpus, no such root in the corpora asked for, or no such field of a part.
+        InvalidRequestError: `taken_from` is not before `taken_to`, the path prefix leaves the root, several folders have
+            this name, or a field has no such values.
     """
     must: list[Condition] = []
     must_not: list[Condition] = []
-    corpora = _corpus_ids(filters.corpora, catalog, visibility)
+    catalog = sources.catalog
+    corpora = _corpus_ids(filters.corpora, catalog, sources.visibility)
     if corpora:
         must.append(MatchAny("corpus", tuple(corpora)))
     if filters.roots:
@@ -57,6 +74,7 @@ def restriction(
     if filters.taken_from is not None or filters.taken_to is not None:
         must += _taken(filters.taken_from, filters.taken_to)
         must_not += _not_whole(filters.taken_to)
+    must += part_conditions(filters.where, sources.fields)
     if disabled:
         must_not.append(MatchAny("root", disabled))
     filter_ = Filter(tuple(must), tuple(must_not)) if must or must_not else None
@@ -64,7 +82,7 @@ def restriction(
 
 
 def query_filter(
-    filters: Sequence[SearchFilters], catalog: CatalogReader, visibility: Visibility, leaves: Sequence[Leaf]
+    filters: Sequence[SearchFilters], sources: FilterSources, leaves: Sequence[Leaf]
 ) -> tuple[Filter | None, list[str]]:
     """Return the store's filter for all filters of a query together, and notes for its sender.
 
@@ -72,8 +90,7 @@ def query_filter(
 
     Args:
         filters: Those above the leaves.
-        catalog: See `restriction`.
-        visibility: See `restriction`.
+        sources: What filters are made from.
         leaves: What is looked for.
 
     Raises:
@@ -83,7 +100,7 @@ def query_filter(
     must_not: list[Condition] = []
     notes: list[str] = []
     for conditions in filters or [SearchFilters()]:
-        restricted, new_notes = restriction(conditions, catalog, visibility)
+        restricted, new_notes = restriction(conditions, sources)
         if restricted is not None:
             must += restricted.must
             must_not += restricted.must_not

@@ -16,11 +16,11 @@ from lodestone.config.compositions import DEFAULT_COMPOSITION, Composition, Role
 from lodestone.config.profiles import Profile
 from lodestone.config.settings import QuerySettings
 from lodestone.errors import InvalidRequestError, UnknownNameError
-from lodestone.query.asking.filters import query_filter, without_sources
+from lodestone.query.asking.filters import FilterSources, query_filter, without_sources
 from lodestone.query.asking.parts import Part, PartSet, editable, parts_of
 from lodestone.query.asking.request_context import NOW, RequestContext
 from lodestone.query.asking.resolved import ComposeOptions, GateOptions, GuideOptions, ResolvedQuery
-from lodestone.query.asking.restrictions import RestrictionSources, filter_of
+from lodestone.query.asking.restrictions import filter_of
 from lodestone.query.asking.searchable import CURRENT, IndexVersions, nothing_indexed, searchable_captions, searchable_spaces
 from lodestone.query.asking.sets import alternatives_of, composed_of
 from lodestone.query.asking.tree import Compose, Leaf, Query, Text, Where
@@ -28,12 +28,13 @@ from lodestone.query.words.checker import CheckedWords, QueryChecker
 from lodestone.query.words.wishes import wishes_of
 from lodestone.retrieval.fusion import FORMER_NAMES, WEIGHTED_SUM, current_name, find_fusion, former_name_warning
 from lodestone.spaces.names import TAGS
-from lodestone.store.algebra import EVERY_POINT, all_of
+from lodestone.store.algebra import EVERY_POINT, all_of, fields_of
 from lodestone.store.base import Filter
 from lodestone.text_encoders.plain import plain_words
 from lodestone.text_encoders.text import normalise_query as normalise_query  # noqa: PLC0414 - imported from here elsewhere
 from lodestone.text_encoders.text import visible
 from lodestone_schemas.api import QueryNote, SearchFilters, SearchOptions, SearchRequest
+from lodestone_schemas.collections import FieldKind
 
 _UNCOMPARED: Final = (
     "only files of equal content are shown once: for pictures that look alike, run `lodestone duplicates find` first"
@@ -59,6 +60,7 @@ def resolve(
     editors: Collection[str] = (),
     present: Callable[[], Collection[str]] = tuple,
     versions: IndexVersions = CURRENT,
+    fields: Mapping[str, FieldKind] = MappingProxyType({}),
     started: float | None = None,
     request_context: RequestContext = NOW,
     checker: QueryChecker | None = None,
@@ -82,19 +84,21 @@ def resolve(
         catalog: Knows corpora and roots.
         present: Returns the existing collections; called only where an alias names another version than the loaded one.
         versions: How the loaded versions differ from what the home is configured for.
+        fields: Filter fields that further parts of pictures have.
         started: When the request arrived (`time.monotonic()`); now, if None.
         request_context: What the caller may see, whether there is room for guides, and the time for the way back.
         checker: Checks spelling and language of words; None to take them as they are.
 
     Raises:
         InvalidRequestError: the query is made of queries that are not answered yet, or a filter contradicts itself.
-        UnknownNameError: no such fusion, space, generator, composition, corpus or root.
+        UnknownNameError: no such fusion, space, generator, composition, corpus, root or field of a part.
     """
     wanted = options.composition if isinstance(options, SearchRequest) else None
     if wanted is not None and wanted not in compositions:
         raise UnknownNameError.among("composition", wanted, list(compositions))
     composition = compositions.get(wanted or DEFAULT_COMPOSITION)
-    asked = _asked(query, RestrictionSources(catalog, request_context.visibility), single=wanted is not None)
+    sources = FilterSources(catalog, request_context.visibility, fields)
+    asked = _asked(query, sources, single=wanted is not None)
     parts = tuple(part for ones in asked.sets for part in ones)
     _check_compared(parts, composition)
     leaves: tuple[Leaf, ...] = tuple(part.leaf for part in parts)
@@ -126,7 +130,8 @@ def resolve(
     of_captions: list[str] = []
     if spaces and any(leaf.text for leaf in leaves):
         captions, of_captions = searchable_captions(aliases, versions, catalog, present)
-    filter_, alternatives, notes = _restricted(asked, leaves, catalog, request_context.visibility)
+    filter_, alternatives, notes = _restricted(asked, leaves, sources)
+    tags, of_tags = _tags(aliases, filter_, fields) if words is None or words.tags else (None, [])
     if parts and options.fusion is not None:
         notes = [*notes, f"fusion {options.fusion!r} is left out: composed queries are ranked by {WEIGHTED_SUM}"]
     if options.fusion is not None and options.fusion in FORMER_NAMES:
@@ -141,7 +146,7 @@ def resolve(
         text=text,
         spaces=spaces,
         captions=captions,
-        tags=aliases.get(TAGS) if words is None or words.tags else None,
+        tags=tags,
         fusion=WEIGHTED_SUM if parts else current_name(fusion),
         depths=_depths(settings.depth or profile.depth, (options.offset + options.limit) * (2 if options.collapse else 1)),
         offset=options.offset,
@@ -152,7 +157,7 @@ def resolve(
         collapse=options.collapse,
         topic=_topic(options if isinstance(options, SearchRequest) and parts else words),
         trust=isinstance(options, SearchRequest) and options.trust and (words is not None or bool(parts)),
-        warnings=(*checked.warnings, *warnings, *of_captions, *notes),
+        warnings=(*checked.warnings, *warnings, *of_captions, *of_tags, *notes),
         dropped=dropped,
         visibility=request_context.visibility,
         corrected=checked.corrected,
@@ -204,6 +209,18 @@ def _checked(
     return checker.check(words, spelling=(wish or settings.spelling) == "auto", visibility=visibility)
 
 
+def _tags(aliases: Mapping[str, str], filter_: Filter | None, fields: Mapping[str, FieldKind]) -> tuple[str | None, list[str]]:
+    """Return the collection of tags, if the filter can be answered in it, and a note about one that cannot.
+
+    Its points have no fields of parts, so all of them would meet a negated condition.
+    """
+    live = aliases.get(TAGS)
+    unknown = sorted(fields_of(filter_) & fields.keys())
+    if live is None or not unknown:
+        return live, []
+    return None, [f"tags are left out: they do not know the field {', '.join(map(repr, unknown))}"]
+
+
 def _check_compared(parts: Sequence[Part], composition: Composition | None) -> None:
     """Check that a composition compares pictures with each part.
 
@@ -241,7 +258,7 @@ class _Asked:
     diversity: float = 0.0
 
 
-def _asked(query: Query, sources: RestrictionSources, *, single: bool = False) -> _Asked:
+def _asked(query: Query, sources: FilterSources, *, single: bool = False) -> _Asked:
     """Return what a query asks for.
 
     Args:
@@ -251,7 +268,7 @@ def _asked(query: Query, sources: RestrictionSources, *, single: bool = False) -
 
     Raises:
         InvalidRequestError: the query cannot be answered as it stands (sets.py).
-        UnknownNameError: a restriction names a corpus or root that is unknown or not seen.
+        UnknownNameError: a restriction names a corpus or root that is unknown or not seen, or a field that no part has.
     """
     filters = []
     while isinstance(query, Where):
@@ -279,16 +296,16 @@ def _asked(query: Query, sources: RestrictionSources, *, single: bool = False) -
 
 
 def _restricted(
-    asked: _Asked, leaves: Sequence[Leaf], catalog: CatalogReader, visibility: Visibility
+    asked: _Asked, leaves: Sequence[Leaf], sources: FilterSources
 ) -> tuple[Filter | None, tuple[PartSet, ...], list[str]]:
     """Return the filter of a query, its alternatives where it has several, and notes for its sender.
 
     No picture is among those like it, in the alternative that asks for them.
     """
     if len(asked.sets) <= 1:
-        base, notes = query_filter(asked.filters, catalog, visibility, leaves)
+        base, notes = query_filter(asked.filters, sources, leaves)
         return _within(base, asked.within[0]), (), notes
-    base, notes = query_filter(asked.filters, catalog, visibility, ())
+    base, notes = query_filter(asked.filters, sources, ())
     alternatives = []
     for parts, within in zip(asked.sets, asked.within, strict=True):
         themselves = without_sources([part.leaf for part in parts])

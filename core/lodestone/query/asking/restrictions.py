@@ -11,10 +11,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Final
 
-from lodestone.access.visibility import Visibility
-from lodestone.catalog.reading import CatalogReader
 from lodestone.errors import InvalidRequestError
-from lodestone.query.asking.filters import restriction
+from lodestone.query.asking.filters import FilterSources, restriction
 from lodestone.query.asking.tree import Among, Meets, Restriction, Tagged
 from lodestone.store.algebra import EVERY_POINT
 from lodestone.store.base import Filter, HasId
@@ -22,19 +20,6 @@ from lodestone.store.checks import check_ids
 
 MOST_IDS: Final = 50_000
 """Pictures that a set of ids may hold: each search hands all of them to the store."""
-
-
-@dataclass(frozen=True, slots=True)
-class RestrictionSources:
-    """What the table's rows may read.
-
-    Attributes:
-        catalog: Facts of pictures.
-        visibility: What the caller sees. The filter of the query keeps everything else out, so a row need not.
-    """
-
-    catalog: CatalogReader
-    visibility: Visibility
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,18 +34,18 @@ class RestrictionRow:
 
     member: str
     made_of: Callable[[Any], Restriction]
-    filter_of: Callable[[Any, RestrictionSources], Filter]
+    filter_of: Callable[[Any, FilterSources], Filter]
 
 
-def _meeting(node: Meets, sources: RestrictionSources) -> Filter:
-    return restriction(node.filters, sources.catalog, sources.visibility)[0] or EVERY_POINT
+def _meeting(node: Meets, sources: FilterSources) -> Filter:
+    return restriction(node.filters, sources)[0] or EVERY_POINT
 
 
-def _among(node: Among, sources: RestrictionSources) -> Filter:  # noqa: ARG001 (a row of the table)
+def _among(node: Among, sources: FilterSources) -> Filter:  # noqa: ARG001 (a row of the table)
     return _of_ids(node.image_ids, "pictures are named")
 
 
-def _tagged(node: Tagged, sources: RestrictionSources) -> Filter:
+def _tagged(node: Tagged, sources: FilterSources) -> Filter:
     return _of_ids(sources.catalog.tagged_pictures(node.tag, MOST_IDS + 1), f"or more pictures have the tag {node.tag!r}")
 
 
@@ -71,12 +56,12 @@ RESTRICTIONS: Final[dict[type[Restriction], RestrictionRow]] = {
 }
 
 
-def filter_of(node: Restriction, sources: RestrictionSources) -> Filter:
+def filter_of(node: Restriction, sources: FilterSources) -> Filter:
     """Return the filter that matches the pictures which meet a restriction. Blocking.
 
     Raises:
         InvalidRequestError: there is no row for its type, an id is none, or it holds too many pictures.
-        UnknownNameError: it names a corpus or root that is unknown or not seen.
+        UnknownNameError: it names a corpus or root that is unknown or not seen, or a field that no part has.
     """
     if type(node) not in RESTRICTIONS:
         name = type(node).__name__

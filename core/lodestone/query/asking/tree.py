@@ -183,7 +183,7 @@ class Vector(Leaf):
 
 @dataclass(frozen=True, slots=True)
 class Meets(Restriction):
-    """Pictures that meet conditions on corpus, root, folder and date.
+    """Pictures that meet conditions on corpus, root, folder, date and fields of parts.
 
     Attributes:
         filters: The conditions, in names and dates; without any, every picture meets them.

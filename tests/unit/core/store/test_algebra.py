@@ -7,7 +7,7 @@ from itertools import product
 
 import pytest
 
-from lodestone.store.algebra import EVERY_POINT, NO_POINT, all_of, any_of, by_owner, complement
+from lodestone.store.algebra import EVERY_POINT, NO_POINT, all_of, any_of, by_owner, complement, fields_of
 from lodestone.store.base import AnyOf, Between, Condition, Filter, HasId, MatchAny
 
 POINTS = [{"id": f"{row}", "a": a, "b": b} for row, (a, b) in enumerate(product("xyz", (None, 1, 2, 3)))]
@@ -92,3 +92,9 @@ def test_a_filter_of_pictures_becomes_one_of_the_points_that_belong_to_them():
     owned = (MatchAny("image", ("a",)), MatchAny("corpus", ("b",)))
     assert by_owner(nested) == Filter(must=(AnyOf((Filter(owned), Filter(must_not=owned))),), must_not=owned[:1])
     assert by_owner(None) is None
+
+
+def test_the_fields_of_a_filter_are_those_of_its_conditions_at_any_depth() -> None:
+    inner = Filter(must=(Between("b", 1),), must_not=(AnyOf((Filter(must=(MatchAny("c", ("x",)),)),)),))
+    assert fields_of(Filter(must=(HasId(("1",)), MatchAny("a", ("x",))), must_not=(AnyOf((inner,)),))) == {"a", "b", "c"}
+    assert fields_of(None) == fields_of(EVERY_POINT) == set()

@@ -11,7 +11,7 @@ from tests.support.catalogs import make_root, picture
 
 from lodestone.catalog.catalog import Catalog
 from lodestone.errors import InvalidRequestError
-from lodestone.query.asking.filters import build_filter, restriction
+from lodestone.query.asking.filters import FilterSources, build_filter, restriction
 from lodestone.sources.captions import CaptionTable
 from lodestone.sources.uris import composed, spellings
 from lodestone.store.base import MatchAny
@@ -93,12 +93,12 @@ def test_a_folder_that_is_a_directory_of_its_own_is_found_by_its_former_path_and
     make_root(catalog, path="/years")
     _, own = make_root(catalog, path="/years/2018/Norway")
     make_root(catalog, path="/years/2018/Old Norway")
-    built, notes = restriction(SearchFilters(path_prefix=typed), catalog)
+    built, notes = restriction(SearchFilters(path_prefix=typed), FilterSources(catalog))
     assert built is not None
     assert built.must == (MatchAny("root", (own.root_id,)),)
     assert notes == []
     catalog.set_root(own.root_id, enabled=False)
-    _, notes = restriction(SearchFilters(path_prefix=typed), catalog)
+    _, notes = restriction(SearchFilters(path_prefix=typed), FilterSources(catalog))
     assert notes == ["the directory 'Norway' is disabled and left out; see `lodestone directory list`"]
 
 
@@ -106,14 +106,14 @@ def test_a_directory_inside_the_folder_is_told_of_unless_it_is_disabled(catalog:
     _, years = make_root(catalog, path="/years")
     _, own = make_root(catalog, path="/years/2018/Norway")
     catalog.add_images([picture(years, "2018/a.jpg"), picture(own, "b.jpg")])
-    built, notes = restriction(SearchFilters(path_prefix="2018"), catalog)
+    built, notes = restriction(SearchFilters(path_prefix="2018"), FilterSources(catalog))
     assert built is not None
     assert built.must == (MatchAny("folders", ("2018",)),)
     assert notes == ["the directory 'Norway' is inside '2018' and not searched with it; --root names it"]
-    assert restriction(SearchFilters(path_prefix="201"), catalog)[1] == []
-    assert restriction(SearchFilters(path_prefix="2018", roots=["years"]), catalog)[1] == []
+    assert restriction(SearchFilters(path_prefix="201"), FilterSources(catalog))[1] == []
+    assert restriction(SearchFilters(path_prefix="2018", roots=["years"]), FilterSources(catalog))[1] == []
     catalog.set_root(own.root_id, enabled=False)
-    assert restriction(SearchFilters(path_prefix="2018"), catalog)[1] == []
+    assert restriction(SearchFilters(path_prefix="2018"), FilterSources(catalog))[1] == []
 
 
 def test_a_folder_inside_comes_before_a_directory_of_the_name(catalog: Catalog) -> None:
