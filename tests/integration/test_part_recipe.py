@@ -30,6 +30,7 @@ from lodestone.indexing.run.index_run import index_paths
 from lodestone.indexing.run.report import IndexReport, IndexRequest
 from lodestone.indexing.slices import work
 from lodestone.indexing.sync.collections import make_targets
+from lodestone.indexing.sync.repair import examine_home
 from lodestone.services import pictures
 from lodestone.store.base import Between, Filter, MatchAny, VectorQuery
 from lodestone.text_encoders.minilm import MiniLM
@@ -142,7 +143,12 @@ def test_the_part_alone_is_made_of_pictures_that_were_indexed_before(
 
     added()
     request.getfixturevalue("no_models")
-    report = indexed(settings, tmp_path / "photos")
+    with Runtime.open(settings, purpose="a test") as runtime:
+        told = [(finding.what, finding.remedy) for finding in examine_home(runtime).findings]
+    assert told == [("11 embedded pictures of the corpus 'default' have no part 'colours' yet", "resume")]
+    with Runtime.open(settings, purpose="a test") as runtime:
+        report = index_paths(runtime, IndexRequest((), resume=""))
+        assert examine_home(runtime).ok
     again = indexed(settings, tmp_path / "photos")
 
     assert (report.counts.get("embedded", 0), report.counts["added"]) == (0, 11)

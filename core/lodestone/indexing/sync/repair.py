@@ -11,7 +11,7 @@ import random
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import takewhile
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, Literal
@@ -171,17 +171,23 @@ def _damaged_files(resources: SyncResources, stopped: Callable[[], bool]) -> Ite
 
 def _unfinished_work(resources: SyncResources) -> Iterator[Finding]:
     catalog = resources.catalog
-    parts = SliceParts.of(resources.backbones(), resources.text_encoder).names()
+    parts = SliceParts.of(resources.backbones(), resources.text_encoder)
+    embedded = replace(parts, further={}).names()
     offset = 0
     while page := catalog.corpora(offset):
         offset += len(page)
         for corpus in page:
             waiting = catalog.count_images(corpus.corpus_id, ImageState.PENDING)
-            slices, rows = catalog.count_unfinished(parts, corpus.corpus_id)
+            slices, rows = catalog.count_unfinished(embedded, corpus.corpus_id)
             if waiting or slices:
                 description = f"{max(waiting, rows):,} pictures of the corpus {corpus.name!r} are not embedded yet"
                 planned = waiting <= rows  # an interrupted run may leave pictures without a slice
                 yield Finding("work", description, "resume" if planned else "index", corpus_id=corpus.corpus_id)
+            for name, file in parts.further.items():
+                lacking = catalog.count_unfinished((*embedded, file), corpus.corpus_id)[1] - rows
+                if lacking:
+                    description = f"{lacking:,} embedded pictures of the corpus {corpus.name!r} have no part {name!r} yet"
+                    yield Finding("work", description, "resume", corpus_id=corpus.corpus_id)
             if misnoted := len(catalog.misnoted_slices(corpus.corpus_id)):
                 description = (
                     f"what {misnoted:,} slices of the corpus {corpus.name!r} have is noted otherwise than their receipts say"
