@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from lodestone.sources.uris import path_of
 from lodestone_cli.demo.pictures import DemoPictures, write_pictures
-from lodestone_cli.demo.sheet import Row, write_sheet
+from lodestone_cli.demo.sheet import SheetRow, write_sheet
 from lodestone_cli.demo.words import QUESTIONS, DemoQuery
 from lodestone_schemas.api import SearchFilters, SearchRequest, SearchResponse
 
@@ -120,7 +120,9 @@ def run_demo(runtime: Runtime, *, say: Callable[[str], None], progress: Progress
     say("asking photos and drawings together")
     together = asyncio.run(_ask(runtime, pictures, QUESTIONS, _both, progress))
     sheet = folder / "contact-sheet.png"
-    rows = [Row(q.words, first.pictures, second.pictures) for q, first, second in zip(QUESTIONS, before, after, strict=True)]
+    rows = [
+        SheetRow(q.words, first.pictures, second.pictures) for q, first, second in zip(QUESTIONS, before, after, strict=True)
+    ]
     write_sheet(rows, sheet, top=TOP)
     asked = zip(QUESTIONS, before, after, together, strict=True)
     return DemoReport(

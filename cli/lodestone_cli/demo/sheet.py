@@ -13,7 +13,7 @@ _RIGHT, _WRONG, _INK, _PAPER = "#178a3a", "#d8d8d8", "#1c1c1c", "#ffffff"
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class SheetRow:
     """One question with the best pictures before and after training, each with whether it is right."""
 
     words: str
@@ -21,7 +21,7 @@ class Row:
     after: Sequence[tuple[Path, bool]]
 
 
-def write_sheet(rows: Sequence[Row], path: Path, *, top: int = 5) -> None:
+def write_sheet(rows: Sequence[SheetRow], path: Path, *, top: int = 5) -> None:
     """Draw the sheet as PNG. Right answers have a green frame."""
     side = top * (_CELL + _GAP)
     width = _TEXT + 2 * side + 4 * _GAP

@@ -58,10 +58,10 @@ class Streams:
         self._metrics = metrics
         self._most_streams = most_streams
         self._most_bytes = most_bytes
-        self._known: dict[str, Stream] = {}  # by query id, finished ones in the order of their ends
-        self._running: set[Stream] = set()
+        self._known: dict[str, QueryStream] = {}  # by query id, finished ones in the order of their ends
+        self._running: set[QueryStream] = set()
 
-    async def begin(self, events: AsyncIterator[Event], *, ticket: Ticket, owner: str, request_id: str) -> Stream:
+    async def begin(self, events: AsyncIterator[Event], *, ticket: Ticket, owner: str, request_id: str) -> QueryStream:
         """Start a query and wait for its first event, so that one that cannot be planned gets an ordinary problem.
 
         Args:
@@ -74,7 +74,7 @@ class Streams:
             LodestoneError: The query failed before its first event.
         """
         ticket.kept = True
-        stream = Stream(self, ticket, owner=owner, request_id=request_id)
+        stream = QueryStream(self, ticket, owner=owner, request_id=request_id)
         self._running.add(stream)
         stream.run(events)
         try:
@@ -84,7 +84,7 @@ class Streams:
             raise
         return stream
 
-    def find(self, query_id: str, owner: str) -> Stream:
+    def find(self, query_id: str, owner: str) -> QueryStream:
         """Return a stream that is running or kept.
 
         Raises:
@@ -101,7 +101,7 @@ class Streams:
         self._metrics.streams_resumed.inc()
         return found
 
-    def response(self, stream: Stream, after: int = 0) -> EventSourceResponse:
+    def response(self, stream: QueryStream, after: int = 0) -> EventSourceResponse:
         """Return the answer with the events after number `after`, and those to come."""
         return _Events(
             stream.read(after, self._settings.grace_s, self._metrics),
@@ -122,11 +122,11 @@ class Streams:
 
     # -- for streams -----------------------------------------------------------------------------------------------------------
 
-    def named(self, stream: Stream) -> None:
+    def named(self, stream: QueryStream) -> None:
         """Register a stream under the id that its query has got."""
         self._known[stream.query_id] = stream
 
-    def done(self, stream: Stream, *, whole: bool) -> None:
+    def done(self, stream: QueryStream, *, whole: bool) -> None:
         """Note that a stream ended: with its last event if it is `whole`, else cancelled, and then it cannot be resumed."""
         self._running.discard(stream)
         self._forget(stream)
@@ -152,14 +152,14 @@ class Streams:
             size -= stream.size
             self._forget(stream)
 
-    def _forget(self, stream: Stream) -> None:
+    def _forget(self, stream: QueryStream) -> None:
         if stream.forgetting is not None:
             stream.forgetting.cancel()
         if self._known.get(stream.query_id) is stream:
             del self._known[stream.query_id]
 
 
-class Stream:
+class QueryStream:
     """The events of one query, as far as they have come; `Streams` makes it."""
 
     def __init__(self, streams: Streams, ticket: Ticket, *, owner: str, request_id: str) -> None:
