@@ -11,10 +11,10 @@ import inspect
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
-from functools import cached_property, wraps
+from functools import WRAPPER_ASSIGNMENTS, cache, cached_property, wraps
 from importlib import import_module
-from types import MethodType
-from typing import Any, Concatenate, Final, Generic, ParamSpec, TypeVar, get_args, get_type_hints, overload
+from types import FunctionType, MethodType
+from typing import Any, Concatenate, Final, Generic, ParamSpec, TypeVar, cast, get_args, get_type_hints, overload
 
 from pydantic import BaseModel
 
@@ -89,7 +89,7 @@ class Declared:
         self.row = row
         self.name = declared.__name__
         self.text = inspect.getdoc(declared) or ""
-        self._declared = declared
+        self._declared = _knowing_messages(declared)
         signature = inspect.signature(declared)
         self.signature = signature.replace(parameters=[one for one in signature.parameters.values() if one.name != "self"])
         self._method = self._asked()
@@ -100,10 +100,7 @@ class Declared:
     @cached_property
     def types(self) -> Mapping[str, Any]:
         """Return the types of its parameters by name, and under `return` that of its answer."""
-        known: dict[str, Any] = {}
-        for module in _MESSAGES:
-            known |= vars(import_module(f"lodestone_schemas.{module}"))
-        return get_type_hints(self._declared, {**known, "Iterator": Iterator, "Sequence": Sequence})
+        return get_type_hints(self._declared)
 
     def values(self, arguments: inspect.BoundArguments) -> dict[str, Any]:
         """Return the value of every parameter by its name.
@@ -139,6 +136,31 @@ class Declared:
             return perform(self, arguments)
 
         return asked
+
+
+class _ModuleNames(dict[str, Any]):
+    """Names of a module and those of messages, whose modules are imported when `get_type_hints` asks for one."""
+
+    def __missing__(self, name: str) -> Any:  # noqa: ANN401 - whatever a module holds
+        return _messages()[name]
+
+
+@cache
+def _messages() -> Mapping[str, Any]:
+    names: dict[str, Any] = {"Iterator": Iterator, "Sequence": Sequence}
+    for module in _MESSAGES:
+        names |= vars(import_module(f"lodestone_schemas.{module}"))
+    return names
+
+
+def _knowing_messages(declared: Callable[..., Any]) -> Callable[..., Any]:
+    """Return the same function with annotations that resolve, although its module imports no messages."""
+    function = cast("FunctionType", declared)
+    known = FunctionType(function.__code__, _ModuleNames(function.__globals__), argdefs=function.__defaults__)
+    known.__kwdefaults__ = function.__kwdefaults__
+    for name in WRAPPER_ASSIGNMENTS:
+        setattr(known, name, getattr(function, name))
+    return known
 
 
 class Performer:

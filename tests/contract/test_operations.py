@@ -143,6 +143,12 @@ def test_what_an_operation_takes_and_gives_are_messages_that_resolve(operation: 
     assert (IDEMPOTENCY_KEY in operation.signature.parameters) <= (not operation.row.once), "done once, and never sent twice"
 
 
+@pytest.mark.parametrize("operation", EVERY)
+def test_the_annotations_of_the_clients_methods_resolve_to_the_types_of_the_operation(operation: Declared) -> None:
+    for face in (Lodestone, AsyncLodestone):
+        assert get_type_hints(getattr(face, operation.name)) == operation.types
+
+
 def test_a_new_operation_is_in_every_face_at_once() -> None:
     class More(Operations):
         @answers(Row("GET /v1/sizes", "pictures.sizes"))
