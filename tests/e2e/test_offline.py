@@ -1,7 +1,8 @@
-"""Indexing and searching work without a network."""
+"""Indexing and searching work without a network, and on one machine without Ray."""
 
 from __future__ import annotations
 
+import os
 import shutil
 import subprocess
 from pathlib import Path
@@ -45,12 +46,17 @@ def isolated(tmp_path_factory: pytest.TempPathFactory) -> tuple[tuple[str, ...],
     return (), {"PYTHONPATH": str(folder)}
 
 
-def test_index_and_search_need_no_network(tmp_path: Path, isolated: tuple[tuple[str, ...], dict[str, str]]) -> None:
+def test_index_and_search_need_neither_a_network_nor_ray(tmp_path: Path, isolated: tuple[tuple[str, ...], dict[str, str]]) -> None:
     prefix, more = isolated
     pictures, home = tmp_path / "pictures", tmp_path / "home"
     pictures.mkdir()
     for name in (CAT, COFFEE):
         shutil.copy(photo_path(name), pictures)
+    blocked = tmp_path / "blocked" / "ray"
+    blocked.mkdir(parents=True)
+    (blocked / "__init__.py").write_text('raise AssertionError("one machine needs no Ray")')
+    folders = [str(blocked.parent), *filter(None, [more.get("PYTHONPATH", os.environ.get("PYTHONPATH", ""))])]
+    more = {**more, "PYTHONPATH": os.pathsep.join(folders)}
     done = lodestone("index", pictures, home=home, prefix=prefix, **more)
     assert done.code == 0, done.err
     for words, name in (("a cat", CAT), ("a cup of coffee", COFFEE)):
