@@ -46,7 +46,9 @@ def isolated(tmp_path_factory: pytest.TempPathFactory) -> tuple[tuple[str, ...],
     return (), {"PYTHONPATH": str(folder)}
 
 
-def test_index_and_search_need_neither_a_network_nor_ray(tmp_path: Path, isolated: tuple[tuple[str, ...], dict[str, str]]) -> None:
+def test_index_and_search_need_neither_a_network_nor_ray(
+    tmp_path: Path, isolated: tuple[tuple[str, ...], dict[str, str]]
+) -> None:
     prefix, more = isolated
     pictures, home = tmp_path / "pictures", tmp_path / "home"
     pictures.mkdir()

@@ -15,6 +15,7 @@ from lodestone.access.caller import Caller
 from lodestone.access.key_cache import KeyStore
 from lodestone.access.visibility import EVERYTHING, Visibility
 from lodestone.catalog.records import WriteKey, WriteRecord
+from lodestone.config.profiles import PROFILES
 from lodestone.config.settings import Settings
 from lodestone.errors import ImageError, NotFoundError, UnknownNameError
 from lodestone.paging import PageRequest, decode_cursor, encode_cursor
@@ -72,7 +73,9 @@ class FakeServices:
         self.running = 0
         self.cancelled = asyncio.Event()
         self.session = self
-        self.runtime = SimpleNamespace(settings=Settings(home=folder))
+        self.runtime = SimpleNamespace(
+            settings=Settings(home=folder), profile=PROFILES["embedded"], chosen_weights=lambda _: {}
+        )
         self.search = _Search(self)
         self.pictures = _Pictures(self)
         self.tagging = _Tagging(self)

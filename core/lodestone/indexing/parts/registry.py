@@ -4,17 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Container, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
-from lodestone.backbones.base import Backbone
-from lodestone.indexing.parts.captions import CaptionsPart
-from lodestone.indexing.parts.contract import SlicePart
-from lodestone.indexing.parts.metadata import MetadataPart
-from lodestone.indexing.parts.outputs import OutputsPart
 from lodestone.indexing.tasks import META_PART, backbone_part, captions_part
-from lodestone.models.gpu_memory import MemoryFit
-from lodestone.text_encoders.base import TextEncoder
 from lodestone_schemas.collections import CAPTION_FIELDS, FUSED_FIELDS, FieldKind
+
+if TYPE_CHECKING:
+    from lodestone.backbones.base import Backbone
+    from lodestone.indexing.parts.contract import SlicePart
+    from lodestone.models.gpu_memory import MemoryFit
+    from lodestone.text_encoders.base import TextEncoder
 
 PARTS: Final[Mapping[str, Callable[[], SlicePart]]] = {}
 """Further parts: name -> factory. Outputs of models, captions and metadata depend on the profile, and are made for it."""
@@ -28,6 +27,11 @@ def make_parts(backbones: Sequence[Backbone], encoder: TextEncoder, memory: Memo
         encoder: Encoder of captions; it is not loaded.
         memory: Size of the passes that memory has room for, shared by these models.
     """
+    # Searches look up the fields of parts, and need neither pyarrow nor what else makes parts.
+    from lodestone.indexing.parts.captions import CaptionsPart
+    from lodestone.indexing.parts.metadata import MetadataPart
+    from lodestone.indexing.parts.outputs import OutputsPart
+
     outputs = [OutputsPart(backbone, memory) for backbone in backbones]
     return (*outputs, *further_parts(), CaptionsPart(encoder), MetadataPart())
 
