@@ -24,12 +24,7 @@ _NUMBERS = 4  # of a region
 
 WithoutOption = Annotated[
     list[str] | None,
-    typer.Option(
-        "--without",
-        help="What it should not show, in words; may be given several times.",
-        rich_help_panel=_PANEL,
-        show_default=False,
-    ),
+    typer.Option("--without", help="What it should not show, in words; may be given several times.", rich_help_panel=_PANEL),
 ]
 LikeOption = Annotated[
     list[str] | None,
@@ -37,7 +32,6 @@ LikeOption = Annotated[
         "--like",
         help="A picture that it is like: a file, or an image id; may be given several times.",
         rich_help_panel=_PANEL,
-        show_default=False,
         autocompletion=complete_pictures,
     ),
 ]
@@ -47,7 +41,6 @@ UnlikeOption = Annotated[
         "--unlike",
         help="An indexed picture that it is unlike, by its id; may be given several times.",
         rich_help_panel=_PANEL,
-        show_default=False,
         autocompletion=complete_pictures,
     ),
 ]
@@ -57,7 +50,6 @@ WeightOption = Annotated[
         "--weight",
         help="How much a part counts: words=2, picture=0.5, without=1; may be given several times.",
         rich_help_panel=_PANEL,
-        show_default=False,
     ),
 ]
 RegionOption = Annotated[
@@ -66,7 +58,6 @@ RegionOption = Annotated[
         "--region",
         help="The part of the picture that counts: x,y,width,height in shares of its size (0.5,0,0.5,1: its right half).",
         rich_help_panel=_PANEL,
-        show_default=False,
     ),
 ]
 PhrasesOption = Annotated[
@@ -75,7 +66,6 @@ PhrasesOption = Annotated[
         "--phrases/--no-phrases",
         help="Understand `make it X` or `without Y` beside a picture, or take the words as they are.",
         rich_help_panel=_PANEL,
-        show_default=False,
     ),
 ]
 CompositionOption = Annotated[
@@ -84,16 +74,12 @@ CompositionOption = Annotated[
         "--composition",
         help="Compare the parts as this composition of the settings says (compositions.NAME).",
         rich_help_panel=_PANEL,
-        show_default=False,
     ),
 ]
 DiversityOption = Annotated[
     float | None,
     typer.Option(
-        "--diversity",
-        help="0 to 1: how much a picture loses for being like those before it.",
-        rich_help_panel=_PANEL,
-        show_default=False,
+        "--diversity", help="0 to 1: how much a picture loses for being like those before it.", rich_help_panel=_PANEL
     ),
 ]
 

@@ -110,10 +110,7 @@ def _root(
         bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version.")
     ] = False,
     url: Annotated[
-        str | None,
-        typer.Option(
-            "--url", help="Ask the service at this address (LODESTONE_URL; key: LODESTONE_API_KEY).", show_default=False
-        ),
+        str | None, typer.Option("--url", help="Ask the service at this address (LODESTONE_URL; key: LODESTONE_API_KEY).")
     ] = None,
 ) -> None:
     """Find pictures by what you mean: `lodestone index ~/Pictures`, then `lodestone search "two dogs on a beach"`."""

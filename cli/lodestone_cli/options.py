@@ -65,63 +65,38 @@ def as_options(text: str) -> str:
     return _FIELD.sub(lambda match: _FIELDS[match[1]], text.replace(_KEY_HEADERS, _KEY_VARIABLE))
 
 
-HomeOption = Annotated[
-    Path | None, typer.Option("--home", help="Folder with all state of one collection (LODESTONE_HOME).", show_default=False)
-]
+HomeOption = Annotated[Path | None, typer.Option("--home", help="Folder with all state of one collection (LODESTONE_HOME).")]
 ProfileOption = Annotated[
     str | None,
     typer.Option(
-        "--profile",
-        help="Set of models, spaces and generators (LODESTONE_PROFILE).",
-        show_default=False,
-        autocompletion=complete_profiles,
+        "--profile", help="Set of models, spaces and generators (LODESTONE_PROFILE).", autocompletion=complete_profiles
     ),
 ]
 OutputOption = Annotated[Output, typer.Option("--output", "-o", help="Form of the result.")]
 CorpusFilterOption = Annotated[
     list[str] | None,
-    typer.Option(
-        "--corpus",
-        "-c",
-        help="Only this corpus; may be given several times.",
-        show_default=False,
-        autocompletion=complete_corpora,
-    ),
+    typer.Option("--corpus", "-c", help="Only this corpus; may be given several times.", autocompletion=complete_corpora),
 ]
 LimitOption = Annotated[int, typer.Option("--limit", "-n", min=1, max=200, help="Pictures to show.")]
 OffsetOption = Annotated[int, typer.Option("--offset", min=0, max=1000, help="Pictures to skip.")]
 PathPrefixOption = Annotated[
     str | None,
     typer.Option(
-        "--path",
-        help="Only pictures below this folder: of their root (2024/summer), or of this machine (~/Pictures/2024).",
-        show_default=False,
+        "--path", help="Only pictures below this folder: of their root (2024/summer), or of this machine (~/Pictures/2024)."
     ),
 ]
 RootFilterOption = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--root", help="Only this root; may be given several times.", show_default=False, autocompletion=complete_roots
-    ),
+    list[str] | None, typer.Option("--root", help="Only this root; may be given several times.", autocompletion=complete_roots)
 ]
 DateFromOption = Annotated[
     str | None,
-    typer.Option(
-        "--from",
-        help="Taken from here on: 2024, 2024-07, 2024-07-01 or 2024-07-01T18:30, where it was taken.",
-        show_default=False,
-    ),
+    typer.Option("--from", help="Taken from here on: 2024, 2024-07, 2024-07-01 or 2024-07-01T18:30, where it was taken."),
 ]
-DateToOption = Annotated[
-    str | None, typer.Option("--to", help="Taken before this; --to 2024 means before that year begins.", show_default=False)
-]
-YearOption = Annotated[str | None, typer.Option("--year", help="Taken in this year (2024).", show_default=False)]
-MonthOption = Annotated[str | None, typer.Option("--month", help="Taken in this month (2024-07).", show_default=False)]
+DateToOption = Annotated[str | None, typer.Option("--to", help="Taken before this; --to 2024 means before that year begins.")]
+YearOption = Annotated[str | None, typer.Option("--year", help="Taken in this year (2024).")]
+MonthOption = Annotated[str | None, typer.Option("--month", help="Taken in this month (2024-07).")]
 FusionOption = Annotated[
-    str | None,
-    typer.Option(
-        "--fusion", help="weighted_reciprocal_rank, rrf or mean_distance; default: the profile's.", show_default=False
-    ),
+    str | None, typer.Option("--fusion", help="weighted_reciprocal_rank, rrf or mean_distance; default: the profile's.")
 ]
 ExplainOption = Annotated[
     bool, typer.Option("--explain", help="Show which lists put each picture there, and weights and times.")
@@ -145,30 +120,17 @@ OpenOption = Annotated[
         rich_help_panel=_FILES,
     ),
 ]
-CopyToOption = Annotated[
-    Path | None,
-    typer.Option("--copy-to", help="Copy them to this folder.", rich_help_panel=_FILES, show_default=False),
-]
-LinkToOption = Annotated[
-    Path | None,
-    typer.Option("--link-to", help="Link them into this folder.", rich_help_panel=_FILES, show_default=False),
-]
+CopyToOption = Annotated[Path | None, typer.Option("--copy-to", help="Copy them to this folder.", rich_help_panel=_FILES)]
+LinkToOption = Annotated[Path | None, typer.Option("--link-to", help="Link them into this folder.", rich_help_panel=_FILES)]
 PicturesOption = Annotated[
     Pictures | None,
     typer.Option(
-        "--pictures",
-        help="How a terminal shows them; default: as it can (LODESTONE_PICTURES).",
-        rich_help_panel=_FILES,
-        show_default=False,
+        "--pictures", help="How a terminal shows them; default: as it can (LODESTONE_PICTURES).", rich_help_panel=_FILES
     ),
 ]
 ColumnsOption = Annotated[
-    int | None,
-    typer.Option(
-        "--columns", min=1, max=50, help="Pictures in a row; default: as fit.", rich_help_panel=_FILES, show_default=False
-    ),
+    int | None, typer.Option("--columns", min=1, max=50, help="Pictures in a row; default: as fit.", rich_help_panel=_FILES)
 ]
 MinScoreOption = Annotated[
-    float | None,
-    typer.Option("--min-score", help="Leave out pictures with a lower score.", rich_help_panel=_FILES, show_default=False),
+    float | None, typer.Option("--min-score", help="Leave out pictures with a lower score.", rich_help_panel=_FILES)
 ]

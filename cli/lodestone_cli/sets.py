@@ -21,10 +21,7 @@ _PANEL: Final = "Sets of pictures"
 AnyOption = Annotated[
     list[str] | None,
     typer.Option(
-        "--any",
-        help="Other words that a picture may show instead; may be given several times.",
-        rich_help_panel=_PANEL,
-        show_default=False,
+        "--any", help="Other words that a picture may show instead; may be given several times.", rich_help_panel=_PANEL
     ),
 ]
 WhereOption = Annotated[
@@ -34,7 +31,6 @@ WhereOption = Annotated[
         help="Only pictures of which this holds, e.g. tagged=keep, path=2024/summer, year=2024, or a field of a part; "
         "may be given several times.",
         rich_help_panel=_PANEL,
-        show_default=False,
     ),
 ]
 NotOption = Annotated[
@@ -43,7 +39,6 @@ NotOption = Annotated[
         "--not",
         help="Only pictures of which this does not hold, e.g. tagged=blurry, year=2019; may be given several times.",
         rich_help_panel=_PANEL,
-        show_default=False,
     ),
 ]
 

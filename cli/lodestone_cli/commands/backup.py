@@ -18,8 +18,8 @@ if TYPE_CHECKING:
 
 app = typer.Typer(help="Copies of everything that cannot be made again.", no_args_is_help=True)
 
-_Where = Annotated[str, typer.Argument(help="Folder, or URL of a bucket (s3://bucket/backups).", show_default=False)]
-_SnapshotOption = Annotated[str | None, typer.Option("--snapshot", help="Its name; default: the last.", show_default=False)]
+_Where = Annotated[str, typer.Argument(help="Folder, or URL of a bucket (s3://bucket/backups).")]
+_SnapshotOption = Annotated[str | None, typer.Option("--snapshot", help="Its name; default: the last.")]
 
 
 @app.command()

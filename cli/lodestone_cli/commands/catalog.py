@@ -24,8 +24,7 @@ app = typer.Typer(help="The database of everything that is known about pictures.
 @app.command()
 def rebuild(
     folders: Annotated[
-        list[Path] | None,
-        typer.Argument(help="Folders that were indexed; needed only for homes of older versions.", show_default=False),
+        list[Path] | None, typer.Argument(help="Folders that were indexed; needed only for homes of older versions.")
     ] = None,
     load: Annotated[bool, typer.Option("--load/--no-load", help="Load the collections of vectors at once.")] = True,
     home: HomeOption = None,
@@ -68,7 +67,7 @@ def rebuild(
 @app.command("repair-home")
 def repair_home(
     backup: Annotated[
-        str | None, typer.Argument(help="Backup that has the home's id: a folder, or the URL of a bucket.", show_default=False)
+        str | None, typer.Argument(help="Backup that has the home's id: a folder, or the URL of a bucket.")
     ] = None,
     new_id: Annotated[bool, typer.Option("--new-id", help="Give a copied home an id, and collections, of its own.")] = False,
     home: HomeOption = None,

@@ -16,7 +16,7 @@ class _Shell(StrEnum):
     FISH = "fish"
 
 
-def completion(shell: Annotated[_Shell, typer.Argument(help="bash, zsh or fish.", show_default=False)]) -> None:
+def completion(shell: Annotated[_Shell, typer.Argument(help="bash, zsh or fish.")]) -> None:
     """Print the completion of a shell: `source <(lodestone completion bash)`. `--install-completion` installs it."""
     from typer.completion import get_completion_script  # type: ignore[attr-defined]  # public by its documentation, not by its module
 

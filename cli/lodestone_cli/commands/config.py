@@ -34,10 +34,7 @@ def show(
     beginning: Annotated[
         str,
         typer.Argument(
-            metavar="NAME",
-            help="A setting or a section: only those whose names begin so.",
-            show_default=False,
-            autocompletion=complete_settings,
+            metavar="NAME", help="A setting or a section: only those whose names begin so.", autocompletion=complete_settings
         ),
     ] = "",
     home: HomeOption = None,
@@ -77,17 +74,14 @@ def show(
 
 
 _NameArgument = Annotated[
-    str,
-    typer.Argument(
-        metavar="NAME", help="Name of the setting: index.workers.", show_default=False, autocompletion=complete_settings
-    ),
+    str, typer.Argument(metavar="NAME", help="Name of the setting: index.workers.", autocompletion=complete_settings)
 ]
 
 
 @app.command("set")
 def set_(
     name: _NameArgument,
-    value: Annotated[str, typer.Argument(help="Its value as in the file: a number, true, a list, a text.", show_default=False)],
+    value: Annotated[str, typer.Argument(help="Its value as in the file: a number, true, a list, a text.")],
     home: HomeOption = None,
     output: OutputOption = Output.HUMAN,
 ) -> None:

@@ -44,8 +44,8 @@ def list_(home: HomeOption = None, profile: ProfileOption = None, output: Output
 
 @app.command()
 def rename(
-    name: Annotated[str, typer.Argument(help="Name of the corpus.", show_default=False, autocompletion=complete_corpora)],
-    new: Annotated[str, typer.Argument(help="Its new name.", show_default=False)],
+    name: Annotated[str, typer.Argument(help="Name of the corpus.", autocompletion=complete_corpora)],
+    new: Annotated[str, typer.Argument(help="Its new name.")],
     home: HomeOption = None,
     profile: ProfileOption = None,
     output: OutputOption = Output.HUMAN,
@@ -67,7 +67,7 @@ def rename(
 
 @app.command()
 def remove(
-    name: Annotated[str, typer.Argument(help="Name of the corpus.", show_default=False, autocompletion=complete_corpora)],
+    name: Annotated[str, typer.Argument(help="Name of the corpus.", autocompletion=complete_corpora)],
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
     home: HomeOption = None,
     profile: ProfileOption = None,

@@ -19,9 +19,7 @@ if TYPE_CHECKING:
 
 
 def demo(
-    folder: Annotated[
-        Path | None, typer.Option("--dir", help="Index this folder instead and say what to type.", show_default=False)
-    ] = None,
+    folder: Annotated[Path | None, typer.Option("--dir", help="Index this folder instead and say what to type.")] = None,
     home: HomeOption = None,
     output: OutputOption = Output.HUMAN,
 ) -> None:

@@ -32,32 +32,24 @@ NamedArgument = Annotated[
     str,
     typer.Argument(
         help="Its path, its name, or corpus/name; a folder inside one to enable, disable, watch or remove that alone.",
-        show_default=False,
         autocompletion=complete_roots,
     ),
 ]
 CorpusOption = Annotated[
     str | None,
-    typer.Option(
-        "--corpus",
-        "-c",
-        help="Of this corpus, where several have the name.",
-        show_default=False,
-        autocompletion=complete_corpora,
-    ),
+    typer.Option("--corpus", "-c", help="Of this corpus, where several have the name.", autocompletion=complete_corpora),
 ]
 
 
 @app.command()
 def add(
-    path: Annotated[str, typer.Argument(help="Folder with pictures; it may be empty still.", show_default=False)],
+    path: Annotated[str, typer.Argument(help="Folder with pictures; it may be empty still.")],
     corpus: Annotated[
         str | None,
         typer.Option(
             "--corpus",
             "-c",
             help="Name that its pictures are indexed under; without it, the corpus that has the folder already, or default.",
-            show_default=False,
             autocompletion=complete_corpora,
         ),
     ] = None,
@@ -179,7 +171,7 @@ def watch(
 def exclude(
     directory: NamedArgument,
     patterns: Annotated[
-        list[str] | None, typer.Argument(help="Patterns as in a .gitignore; none: show those that are set.", show_default=False)
+        list[str] | None, typer.Argument(help="Patterns as in a .gitignore; none: show those that are set.")
     ] = None,
     remove: Annotated[bool, typer.Option("--remove", help="Remove these patterns; without patterns, all of them.")] = False,
     corpus: CorpusOption = None,
@@ -250,7 +242,7 @@ def jobs(home: HomeOption = None, profile: ProfileOption = None, output: OutputO
 
 @app.command()
 def cancel(
-    job_id: Annotated[str, typer.Argument(help="Id of a job, or its beginning: directory jobs.", show_default=False)],
+    job_id: Annotated[str, typer.Argument(help="Id of a job, or its beginning: directory jobs.")],
     home: HomeOption = None,
     profile: ProfileOption = None,
     output: OutputOption = Output.HUMAN,
@@ -265,8 +257,8 @@ def cancel(
 
 @app.command()
 def relocate(
-    directory: Annotated[str, typer.Argument(help="The path that it had, its name, or corpus/name.", show_default=False)],
-    path: Annotated[str, typer.Argument(help="Folder where its pictures are now.", show_default=False)],
+    directory: Annotated[str, typer.Argument(help="The path that it had, its name, or corpus/name.")],
+    path: Annotated[str, typer.Argument(help="Folder where its pictures are now.")],
     index: Annotated[bool, typer.Option("--index/--no-index", help="Bring it up to date now.")] = True,
     corpus: CorpusOption = None,
     home: HomeOption = None,

@@ -21,8 +21,7 @@ if TYPE_CHECKING:
 app = typer.Typer(help="Pictures that are copies of each other.", no_args_is_help=True)
 
 _CorpusOption = Annotated[
-    str | None,
-    typer.Option("--corpus", "-c", help="Only this corpus; default: all.", show_default=False, autocompletion=complete_corpora),
+    str | None, typer.Option("--corpus", "-c", help="Only this corpus; default: all.", autocompletion=complete_corpora)
 ]
 
 
@@ -35,8 +34,7 @@ class _Kind(StrEnum):
 def find(
     corpus: _CorpusOption = None,
     space: Annotated[
-        str | None,
-        typer.Option("--space", help="Where pictures are compared; default: the profile's first.", show_default=False),
+        str | None, typer.Option("--space", help="Where pictures are compared; default: the profile's first.")
     ] = None,
     distance: Annotated[
         float, typer.Option("--distance", min=0.0, max=1.0, help="Which pictures are compared: 1 - cosine of vectors.")
@@ -104,7 +102,7 @@ def _title(corpus: str) -> str:
 @app.command(name="list")
 def list_command(
     corpus: _CorpusOption = None,
-    kind: Annotated[_Kind | None, typer.Option("--kind", help="Only groups of this kind.", show_default=False)] = None,
+    kind: Annotated[_Kind | None, typer.Option("--kind", help="Only groups of this kind.")] = None,
     limit: Annotated[int, typer.Option("--limit", "-n", min=1, help="Groups.")] = 20,
     offset: Annotated[int, typer.Option("--offset", min=0, help="Groups to skip.")] = 0,
     home: HomeOption = None,

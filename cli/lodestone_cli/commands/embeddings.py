@@ -21,8 +21,7 @@ if TYPE_CHECKING:
 app = typer.Typer(help="The Parquet files that hold what the models saw.", no_args_is_help=True)
 
 _CorpusOption = Annotated[
-    str | None,
-    typer.Option("--corpus", "-c", help="Only this corpus; default: all.", show_default=False, autocompletion=complete_corpora),
+    str | None, typer.Option("--corpus", "-c", help="Only this corpus; default: all.", autocompletion=complete_corpora)
 ]
 
 

@@ -19,9 +19,7 @@ if TYPE_CHECKING:
 
 
 def forget(
-    pictures: Annotated[
-        list[str] | None, typer.Argument(help="Files as `lodestone search` shows them, or image ids.", show_default=False)
-    ] = None,
+    pictures: Annotated[list[str] | None, typer.Argument(help="Files as `lodestone search` shows them, or image ids.")] = None,
     gone: Annotated[bool, typer.Option("--gone", help="Also all pictures whose files are gone.")] = False,
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
     home: HomeOption = None,

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 app = typer.Typer(help="Engines that imagine queries as guides.", no_args_is_help=True)
 
-_Name = Annotated[str, typer.Argument(help="Name of an engine: lodestone generator list.", show_default=False)]
+_Name = Annotated[str, typer.Argument(help="Name of an engine: lodestone generator list.")]
 _OF_COLLECTION = {"exemplar", "prior"}  # kinds that make guides of the collection and its vectors, not of words alone
 _LOOKED_AT = 1_000  # pictures whose captions are looked through for one to try
 
@@ -60,7 +60,7 @@ def describe(name: _Name, home: HomeOption = None, profile: ProfileOption = None
 @app.command("test")
 def try_(
     name: _Name,
-    words: Annotated[str | None, typer.Argument(help="What to imagine; default: a bicycle.", show_default=False)] = None,
+    words: Annotated[str | None, typer.Argument(help="What to imagine; default: a bicycle.")] = None,
     home: HomeOption = None,
     profile: ProfileOption = None,
     output: OutputOption = Output.HUMAN,
@@ -94,7 +94,7 @@ def disable(name: _Name, home: HomeOption = None, profile: ProfileOption = None,
 
 @app.command()
 def order(
-    names: Annotated[list[str], typer.Argument(help="Engines, the first to be asked first.", show_default=False)],
+    names: Annotated[list[str], typer.Argument(help="Engines, the first to be asked first.")],
     together: Annotated[bool, typer.Option("--together", help="Ask these at the same time, before all others.")] = False,
     home: HomeOption = None,
     profile: ProfileOption = None,

@@ -26,8 +26,7 @@ def index(
     paths: Annotated[
         list[str] | None,
         typer.Argument(
-            help="Folders, files, URLs (s3://…, gs://…), tables (.parquet, .lance), archives (.tar); with --resume a run.",
-            show_default=False,
+            help="Folders, files, URLs (s3://…, gs://…), tables (.parquet, .lance), archives (.tar); with --resume a run."
         ),
     ] = None,
     corpus: Annotated[
@@ -37,27 +36,19 @@ def index(
             "-c",
             help="Name that these pictures are indexed under; the name of the corpus that has these folders, else default.",
             autocompletion=complete_corpora,
-            show_default=False,
         ),
     ] = None,
-    captions: Annotated[
-        Path | None, typer.Option("--captions", help="Table with the columns file and caption.", show_default=False)
-    ] = None,
+    captions: Annotated[Path | None, typer.Option("--captions", help="Table with the columns file and caption.")] = None,
     exclude: Annotated[
         list[str] | None,
         typer.Option(
             "--exclude",
             metavar="PATTERN",
             help="Leave out what matches, as in a .gitignore, from now on; repeat it for several patterns.",
-            show_default=False,
         ),
     ] = None,
-    workers: Annotated[
-        int | None, typer.Option("--workers", min=1, help="Embedding workers; default: one a core.", show_default=False)
-    ] = None,
-    executor: Annotated[
-        str | None, typer.Option("--executor", help="auto, inline, processes or ray.", show_default=False)
-    ] = None,
+    workers: Annotated[int | None, typer.Option("--workers", min=1, help="Embedding workers; default: one a core.")] = None,
+    executor: Annotated[str | None, typer.Option("--executor", help="auto, inline, processes or ray.")] = None,
     retry_failed: Annotated[
         bool, typer.Option("--retry-failed", help="Try files again that failed before; without folders, all of the corpus.")
     ] = False,
@@ -70,7 +61,6 @@ def index(
             "--address",
             help="Ray cluster that embeds: HOST:PORT, ray://HOST:PORT, or auto inside a Ray job.",
             rich_help_panel=_CLUSTER,
-            show_default=False,
         ),
     ] = None,
     actors: Annotated[
@@ -80,16 +70,13 @@ def index(
             metavar="NUMBER|MIN:MAX",
             help="Actors with models, or bounds of their number; default: as many as fit.",
             rich_help_panel=_CLUSTER,
-            show_default=False,
         ),
     ] = None,
     gpus_per_actor: Annotated[
-        float | None,
-        typer.Option("--gpus-per-actor", min=0, help="E.g. 0.5.", rich_help_panel=_CLUSTER, show_default=False),
+        float | None, typer.Option("--gpus-per-actor", min=0, help="E.g. 0.5.", rich_help_panel=_CLUSTER)
     ] = None,
     cpus_per_actor: Annotated[
-        float | None,
-        typer.Option("--cpus-per-actor", min=0.01, help="E.g. 2.", rich_help_panel=_CLUSTER, show_default=False),
+        float | None, typer.Option("--cpus-per-actor", min=0.01, help="E.g. 2.", rich_help_panel=_CLUSTER)
     ] = None,
     local: LocalOption = False,
     home: HomeOption = None,

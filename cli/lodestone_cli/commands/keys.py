@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 app = typer.Typer(help="API keys of the service (serve.auth.keys).", no_args_is_help=True)
 
-_KeyId = Annotated[str, typer.Argument(help="Id of a key: lodestone keys list.", show_default=False)]
+_KeyId = Annotated[str, typer.Argument(help="Id of a key: lodestone keys list.")]
 _LISTED: Final = 1_000
 _SPAN: Final = re.compile(r"(\d{1,6})([smhd])")
 _SECONDS: Final = {"s": 1, "m": 60, "h": 3_600, "d": 86_400}
@@ -30,14 +30,12 @@ _MOST_S: Final = 100 * 365 * 86_400
 
 @app.command()
 def create(
-    name: Annotated[str, typer.Argument(help="What it is for.", show_default=False)],
+    name: Annotated[str, typer.Argument(help="What it is for.")],
     scope: Annotated[
-        list[str] | None,
-        typer.Option("--scope", "-s", help="search (default), feedback, index or admin; several times."),
+        list[str] | None, typer.Option("--scope", "-s", help="search (default), feedback, index or admin; several times.")
     ] = None,
     corpus: Annotated[
-        list[str] | None,
-        typer.Option("--corpus", "-c", help="Only this corpus is seen, not all; several times."),
+        list[str] | None, typer.Option("--corpus", "-c", help="Only this corpus is seen, not all; several times.")
     ] = None,
     expires: Annotated[str | None, typer.Option("--expires", help="After so long, e.g. 90d, or at a date.")] = None,
     rate: Annotated[str | None, typer.Option("--rate", help="Requests at most, e.g. 600/minute.")] = None,

@@ -38,10 +38,9 @@ def list_(home: HomeOption = None, profile: ProfileOption = None, output: Output
 
 @app.command()
 def swap(
-    space: Annotated[str | None, typer.Option("--space", help="Which space.", show_default=False)] = None,
+    space: Annotated[str | None, typer.Option("--space", help="Which space.")] = None,
     to: Annotated[
-        str | None,
-        typer.Option("--to", help="What to make it of: a backbone, classifiers (A+B), a version.", show_default=False),
+        str | None, typer.Option("--to", help="What to make it of: a backbone, classifiers (A+B), a version.")
     ] = None,
     status: Annotated[bool, typer.Option("--status", help="Show the swaps of this home.")] = False,
     compare: Annotated[bool, typer.Option("--compare", help="Ask the recorded queries of both versions again.")] = False,
@@ -52,9 +51,7 @@ def swap(
     leave_out: Annotated[
         bool, typer.Option("--leave-out", help="With --to: pictures that cannot be read become failures, and are not found.")
     ] = False,
-    executor: Annotated[
-        str | None, typer.Option("--executor", help="auto, inline, processes or ray.", show_default=False)
-    ] = None,
+    executor: Annotated[str | None, typer.Option("--executor", help="auto, inline, processes or ray.")] = None,
     local: LocalOption = False,
     home: HomeOption = None,
     profile: ProfileOption = None,

@@ -41,50 +41,33 @@ class PlanSource(StrEnum):
 
 
 def plan(
-    images: Annotated[str, typer.Option("--images", help="How many: 250000, 40k, 100M.", show_default=False)],
-    megapixels: Annotated[
-        float | None, typer.Option("--megapixels", help="Mean size; default 12, or measured.", show_default=False)
-    ] = None,
-    megabytes: Annotated[
-        float | None, typer.Option("--mb", help="Mean size of a file; default .25 a megapixel.", show_default=False)
-    ] = None,
+    images: Annotated[str, typer.Option("--images", help="How many: 250000, 40k, 100M.")],
+    megapixels: Annotated[float | None, typer.Option("--megapixels", help="Mean size; default 12, or measured.")] = None,
+    megabytes: Annotated[float | None, typer.Option("--mb", help="Mean size of a file; default .25 a megapixel.")] = None,
     source: Annotated[
         PlanSource, typer.Option("--source", help="files: disks and mounts; objects: S3 and the like; shards: tars there.")
     ] = PlanSource.FILES,
     here: Annotated[
-        Path | None,
-        typer.Option("--here", help="Measure this machine on pictures of this folder: a minute or two.", show_default=False),
+        Path | None, typer.Option("--here", help="Measure this machine on pictures of this folder: a minute or two.")
     ] = None,
     gpu: Annotated[
         str | None,
         typer.Option(
-            "--gpu",
-            help="t4, l4, a10, l40s, rtx4090, a100, h100, h200; any with --card-rate.",
-            show_default=False,
-            rich_help_panel=_MORE,
+            "--gpu", help="t4, l4, a10, l40s, rtx4090, a100, h100, h200; any with --card-rate.", rich_help_panel=_MORE
         ),
     ] = None,
-    gpus: Annotated[
-        int | None, typer.Option("--gpus", min=1, help="Cards; default 1.", show_default=False, rich_help_panel=_MORE)
-    ] = None,
+    gpus: Annotated[int | None, typer.Option("--gpus", min=1, help="Cards; default 1.", rich_help_panel=_MORE)] = None,
     card_rate: Annotated[
-        float | None,
-        typer.Option(
-            "--card-rate", help="Images/s measured on one card, all models.", show_default=False, rich_help_panel=_MORE
-        ),
+        float | None, typer.Option("--card-rate", help="Images/s measured on one card, all models.", rich_help_panel=_MORE)
     ] = None,
     gpus_per_node: Annotated[
         int, typer.Option("--gpus-per-node", min=1, help="Cards in one machine.", rich_help_panel=_MORE)
     ] = 8,
     within: Annotated[
-        float | None,
-        typer.Option("--within-hours", help="As many cards as embed in this time.", show_default=False, rich_help_panel=_MORE),
+        float | None, typer.Option("--within-hours", help="As many cards as embed in this time.", rich_help_panel=_MORE)
     ] = None,
     cores: Annotated[
-        int | None,
-        typer.Option(
-            "--cores", min=1, help="Cores, without cards; default: this machine's.", show_default=False, rich_help_panel=_MORE
-        ),
+        int | None, typer.Option("--cores", min=1, help="Cores, without cards; default: this machine's.", rich_help_panel=_MORE)
     ] = None,
     decode_cores: Annotated[
         int,
@@ -105,11 +88,7 @@ def plan(
     replication: Annotated[
         int | None,
         typer.Option(
-            "--replication",
-            min=1,
-            help="Copies of each point; default 2 with several servers.",
-            show_default=False,
-            rich_help_panel=_STORE,
+            "--replication", min=1, help="Copies of each point; default 2 with several servers.", rich_help_panel=_STORE
         ),
     ] = None,
     qdrant_nodes: Annotated[
@@ -124,18 +103,13 @@ def plan(
     ] = 0,
     qps: Annotated[float, typer.Option("--qps", min=0, help="Queries a second.", rich_help_panel=_USE)] = 0.0,
     guides: Annotated[
-        int | None,
-        typer.Option(
-            "--guides", min=0, help="Guides a query; default: the profile's.", show_default=False, rich_help_panel=_USE
-        ),
+        int | None, typer.Option("--guides", min=0, help="Guides a query; default: the profile's.", rich_help_panel=_USE)
     ] = None,
     failures: Annotated[
-        float | None,
-        typer.Option("--worker-mtbf", help="Hours between failures of a worker.", show_default=False, rich_help_panel=_USE),
+        float | None, typer.Option("--worker-mtbf", help="Hours between failures of a worker.", rich_help_panel=_USE)
     ] = None,
     node_failures: Annotated[
-        float | None,
-        typer.Option("--node-mtbf", help="The same of a machine.", show_default=False, rich_help_panel=_USE),
+        float | None, typer.Option("--node-mtbf", help="The same of a machine.", rich_help_panel=_USE)
     ] = None,
     profile: ProfileOption = None,
     output: OutputOption = Output.HUMAN,

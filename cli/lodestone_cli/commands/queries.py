@@ -26,10 +26,7 @@ if TYPE_CHECKING:
     from lodestone_schemas.api import FeedbackResult, ReplayResult
 
 _RecordedOption = Annotated[
-    str | None,
-    typer.Argument(
-        help="Query id, or its beginning; the newest query by default.", show_default=False, autocompletion=complete_queries
-    ),
+    str | None, typer.Argument(help="Query id, or its beginning; the newest query by default.", autocompletion=complete_queries)
 ]
 _JudgedHelp = "picture: its rank in the answer, its file or its id; may be given several times."
 _SHOWN = 1e-4  # the smallest change of a weight that four decimals show
@@ -41,8 +38,7 @@ def explain(
     history: Annotated[bool, typer.Option("--list", help="List recorded queries instead.")] = False,
     limit: Annotated[int, typer.Option("--limit", "-n", min=1, max=200, help="Hits to explain, or queries to list.")] = 10,
     guides: Annotated[
-        Path | None,
-        typer.Option("--guides", help="Save the pictures that were drawn for it in this folder.", show_default=False),
+        Path | None, typer.Option("--guides", help="Save the pictures that were drawn for it in this folder.")
     ] = None,
     home: HomeOption = None,
     profile: ProfileOption = None,
@@ -93,15 +89,9 @@ def replay(
 
 def feedback(
     query_id: _RecordedOption = None,
-    relevant: Annotated[
-        list[str] | None, typer.Option("--relevant", "-r", help=f"A right {_JudgedHelp}", show_default=False)
-    ] = None,
-    irrelevant: Annotated[
-        list[str] | None, typer.Option("--irrelevant", "-i", help=f"A wrong {_JudgedHelp}", show_default=False)
-    ] = None,
-    eta: Annotated[
-        float | None, typer.Option("--eta", help="Learning rate, up to 1; default: trust.eta.", show_default=False)
-    ] = None,
+    relevant: Annotated[list[str] | None, typer.Option("--relevant", "-r", help=f"A right {_JudgedHelp}")] = None,
+    irrelevant: Annotated[list[str] | None, typer.Option("--irrelevant", "-i", help=f"A wrong {_JudgedHelp}")] = None,
+    eta: Annotated[float | None, typer.Option("--eta", help="Learning rate, up to 1; default: trust.eta.")] = None,
     withdraw: Annotated[
         bool, typer.Option("--withdraw", help="Take this feedback back, as it was given: its change of trust and its tags go.")
     ] = False,

@@ -53,41 +53,26 @@ def refine(
     query_id: Annotated[
         str | None,
         typer.Argument(
-            help="Query id, or its beginning; the newest query by default, or for `last`.",
-            show_default=False,
-            autocompletion=complete_queries,
+            help="Query id, or its beginning; the newest query by default, or for `last`.", autocompletion=complete_queries
         ),
     ] = None,
     words: Annotated[
-        list[str] | None,
-        typer.Option("--with", help="What it should show as well, in words; may be given several times.", show_default=False),
+        list[str] | None, typer.Option("--with", help="What it should show as well, in words; may be given several times.")
     ] = None,
     without: WithoutOption = None,
     reference: Annotated[
-        str | None,
-        typer.Option(
-            "--reference", help=f"A result to go on from, in place of earlier pictures: {_NAMED}.", show_default=False
-        ),
+        str | None, typer.Option("--reference", help=f"A result to go on from, in place of earlier pictures: {_NAMED}.")
     ] = None,
     like: Annotated[
         list[str] | None,
-        typer.Option(
-            "--like",
-            help=f"More like this picture: {_NAMED}, or any file.",
-            show_default=False,
-            autocompletion=complete_pictures,
-        ),
+        typer.Option("--like", help=f"More like this picture: {_NAMED}, or any file.", autocompletion=complete_pictures),
     ] = None,
     unlike: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--unlike", help=f"Less like this picture: {_NAMED}.", show_default=False, autocompletion=complete_pictures
-        ),
+        list[str] | None, typer.Option("--unlike", help=f"Less like this picture: {_NAMED}.", autocompletion=complete_pictures)
     ] = None,
     weight: WeightOption = None,
     drop: Annotated[
-        list[str] | None,
-        typer.Option("--drop", help="A part to leave out: words, picture, picture2 (see explain).", show_default=False),
+        list[str] | None, typer.Option("--drop", help="A part to leave out: words, picture, picture2 (see explain).")
     ] = None,
     region: RegionOption = None,
     diversity: DiversityOption = None,

@@ -27,10 +27,7 @@ if TYPE_CHECKING:
 app = typer.Typer(help="Index runs: list, show, cancel, try failures again.", no_args_is_help=True)
 
 RunArgument = Annotated[
-    str | None,
-    typer.Argument(
-        help="Id of a run, or its beginning; default: the last one.", show_default=False, autocompletion=complete_runs
-    ),
+    str | None, typer.Argument(help="Id of a run, or its beginning; default: the last one.", autocompletion=complete_runs)
 ]
 _TRIES_SHOWN = 20
 _CUT_SHORT = frozenset({"failed", "interrupted", "cancelled"})
@@ -40,12 +37,10 @@ _CUT_SHORT = frozenset({"failed", "interrupted", "cancelled"})
 def list_(
     limit: Annotated[int, typer.Option("--limit", "-n", min=1, max=10_000, help="Runs to show, newest first.")] = 20,
     corpus: Annotated[
-        str | None,
-        typer.Option("--corpus", "-c", help="Only of this corpus.", show_default=False, autocompletion=complete_corpora),
+        str | None, typer.Option("--corpus", "-c", help="Only of this corpus.", autocompletion=complete_corpora)
     ] = None,
     state: Annotated[
-        str | None,
-        typer.Option("--state", help="Only running, done, failed, interrupted or cancelled ones.", show_default=False),
+        str | None, typer.Option("--state", help="Only running, done, failed, interrupted or cancelled ones.")
     ] = None,
     home: HomeOption = None,
     output: OutputOption = Output.HUMAN,
@@ -139,19 +134,15 @@ def retry_failed(
 
 @app.command("export-failures")
 def export_failures(
-    file: Annotated[Path, typer.Argument(help="File to write: .csv, .tsv or .jsonl.", show_default=False)],
+    file: Annotated[Path, typer.Argument(help="File to write: .csv, .tsv or .jsonl.")],
     run: Annotated[
         str | None,
         typer.Option(
-            "--run",
-            help="Only what failed last in this run; default: all that stands.",
-            show_default=False,
-            autocompletion=complete_runs,
+            "--run", help="Only what failed last in this run; default: all that stands.", autocompletion=complete_runs
         ),
     ] = None,
     corpus: Annotated[
-        str | None,
-        typer.Option("--corpus", "-c", help="Only of this corpus.", show_default=False, autocompletion=complete_corpora),
+        str | None, typer.Option("--corpus", "-c", help="Only of this corpus.", autocompletion=complete_corpora)
     ] = None,
     home: HomeOption = None,
     output: OutputOption = Output.HUMAN,

@@ -63,7 +63,7 @@ if TYPE_CHECKING:
 @with_result_files
 def search(
     ctx: typer.Context,
-    query: Annotated[list[str] | None, typer.Argument(help="What the picture shows, in words.", show_default=False)] = None,
+    query: Annotated[list[str] | None, typer.Argument(help="What the picture shows, in words.")] = None,
     any_of: AnyOption = None,
     where: WhereOption = None,
     refused: NotOption = None,
@@ -85,37 +85,28 @@ def search(
     year: YearOption = None,
     month: MonthOption = None,
     guides: Annotated[
-        int | None, typer.Option("--guides", min=0, max=64, help="Most guides to use; 0: the words alone.", show_default=False)
+        int | None, typer.Option("--guides", min=0, max=64, help="Most guides to use; 0: the words alone.")
     ] = None,
     generator: Annotated[
-        list[str] | None,
-        typer.Option("--generator", "-g", help="Only this guide engine; may be given several times.", show_default=False),
+        list[str] | None, typer.Option("--generator", "-g", help="Only this guide engine; may be given several times.")
     ] = None,
     seed: Annotated[int, typer.Option("--seed", min=0, max=2**31 - 1, help="Other seed, other guides.")] = 0,
     gate: Annotated[
-        bool | None,
-        typer.Option("--gate/--no-gate", help="Answer simple queries without guides, or never.", show_default=False),
+        bool | None, typer.Option("--gate/--no-gate", help="Answer simple queries without guides, or never.")
     ] = None,
     outliers: Annotated[
-        bool | None,
-        typer.Option("--outliers/--no-outliers", help="Leave out guides unlike the others, or not.", show_default=False),
+        bool | None, typer.Option("--outliers/--no-outliers", help="Leave out guides unlike the others, or not.")
     ] = None,
     adaptive: Annotated[
-        bool | None,
-        typer.Option("--adaptive/--all-guides", help="Draw guides until the results are stable, or all.", show_default=False),
+        bool | None, typer.Option("--adaptive/--all-guides", help="Draw guides until the results are stable, or all.")
     ] = None,
     spelling: Annotated[
-        bool | None,
-        typer.Option("--spelling/--no-spelling", help="Correct misspelt words, or search as written.", show_default=False),
+        bool | None, typer.Option("--spelling/--no-spelling", help="Correct misspelt words, or search as written.")
     ] = None,
-    topic: Annotated[str | None, typer.Option("--topic", help="Use the trust of this topic.", show_default=False)] = None,
-    budget: Annotated[
-        float | None, typer.Option("--budget", min=0, help="Most that paid guides may cost.", show_default=False)
-    ] = None,
+    topic: Annotated[str | None, typer.Option("--topic", help="Use the trust of this topic.")] = None,
+    budget: Annotated[float | None, typer.Option("--budget", min=0, help="Most that paid guides may cost.")] = None,
     fusion: FusionOption = None,
-    deadline: Annotated[
-        int | None, typer.Option("--deadline", min=1, help="Milliseconds allowed for the answer.", show_default=False)
-    ] = None,
+    deadline: Annotated[int | None, typer.Option("--deadline", min=1, help="Milliseconds allowed for the answer.")] = None,
     explain: ExplainOption = False,
     collapse: CollapseOption = False,
     *,
@@ -195,12 +186,7 @@ def search(
 @with_result_files
 def similar(
     image: Annotated[
-        str,
-        typer.Argument(
-            help="A picture file, or the name or id of an indexed one.",
-            show_default=False,
-            autocompletion=complete_pictures,
-        ),
+        str, typer.Argument(help="A picture file, or the name or id of an indexed one.", autocompletion=complete_pictures)
     ],
     limit: LimitOption = 10,
     offset: OffsetOption = 0,

@@ -28,22 +28,16 @@ class ServeEngine(StrEnum):
 
 app = typer.Typer(help="Run the search service, here or on a Ray cluster.", invoke_without_command=True)
 
-ConfigOption = Annotated[
-    Path | None,
-    typer.Option("--config", help="Settings (TOML), in place of the home's lodestone.toml.", show_default=False),
-]
+ConfigOption = Annotated[Path | None, typer.Option("--config", help="Settings (TOML), in place of the home's lodestone.toml.")]
 
 
 @app.callback()
 def serve(
     typer_context: typer.Context,
-    host: Annotated[str | None, typer.Option("--host", help="Address to bind (loopback).", show_default=False)] = None,
-    port: Annotated[
-        int | None, typer.Option("--port", "-p", min=0, max=65535, help="Port; 0 picks a free one.", show_default=False)
-    ] = None,
+    host: Annotated[str | None, typer.Option("--host", help="Address to bind (loopback).")] = None,
+    port: Annotated[int | None, typer.Option("--port", "-p", min=0, max=65535, help="Port; 0 picks a free one.")] = None,
     config: Annotated[
-        Path | None,
-        typer.Option("--config", help="Settings (TOML), or what `serve build` wrote (YAML).", show_default=False),
+        Path | None, typer.Option("--config", help="Settings (TOML), or what `serve build` wrote (YAML).")
     ] = None,
     engine: Annotated[
         ServeEngine | None,
@@ -89,9 +83,7 @@ def serve(
 @app.command()
 def build(
     config: ConfigOption = None,
-    file: Annotated[
-        Path | None, typer.Option("--file", "-f", help="Write it there instead of to standard output.", show_default=False)
-    ] = None,
+    file: Annotated[Path | None, typer.Option("--file", "-f", help="Write it there instead of to standard output.")] = None,
     home: HomeOption = None,
     profile: ProfileOption = None,
     output: OutputOption = Output.HUMAN,
@@ -124,8 +116,7 @@ def build(
 def deploy(
     address: Annotated[str, typer.Option("--address", "-a", help="Dashboard of the cluster, http://HOST:8265.")],
     config: Annotated[
-        Path | None,
-        typer.Option("--config", help="What `serve build` wrote (YAML), or settings (TOML).", show_default=False),
+        Path | None, typer.Option("--config", help="What `serve build` wrote (YAML), or settings (TOML).")
     ] = None,
     wait: Annotated[float, typer.Option("--wait", min=0, help="Seconds to wait until everything runs; 0: not.")] = 600.0,
     home: HomeOption = None,

@@ -26,12 +26,8 @@ if TYPE_CHECKING:
 
 app = typer.Typer(help="Tags of pictures: those that searches left, and your own.", no_args_is_help=True)
 
-_CorpusOption = Annotated[
-    str | None, typer.Option("--corpus", "-c", help="Only this corpus.", show_default=False, autocompletion=complete_corpora)
-]
-_SourceOption = Annotated[
-    str | None, typer.Option("--source", help="Only tags of this source: implicit, feedback or user.", show_default=False)
-]
+_CorpusOption = Annotated[str | None, typer.Option("--corpus", "-c", help="Only this corpus.", autocompletion=complete_corpora)]
+_SourceOption = Annotated[str | None, typer.Option("--source", help="Only tags of this source: implicit, feedback or user.")]
 _UNITS = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days", "w": "weeks"}
 _PAGE = 10_000  # tags read at once to find the beginning of an id
 
@@ -39,8 +35,8 @@ _PAGE = 10_000  # tags read at once to find the beginning of an id
 @app.command("list")
 def list_(
     corpus: _CorpusOption = None,
-    text: Annotated[str | None, typer.Option("--text", help="Exactly this tag.", show_default=False)] = None,
-    image: Annotated[str | None, typer.Option("--image", help="Of this picture: its file or id.", show_default=False)] = None,
+    text: Annotated[str | None, typer.Option("--text", help="Exactly this tag.")] = None,
+    image: Annotated[str | None, typer.Option("--image", help="Of this picture: its file or id.")] = None,
     source: _SourceOption = None,
     limit: Annotated[int, typer.Option("--limit", "-n", min=1, max=200, help="Tags to show.")] = 50,
     offset: Annotated[int, typer.Option("--offset", min=0, help="Tags to skip.")] = 0,
@@ -83,8 +79,8 @@ def texts(
 
 @app.command()
 def add(
-    text: Annotated[str, typer.Argument(help="The tag, a few words.", show_default=False)],
-    images: Annotated[list[str], typer.Argument(help="Pictures: files or ids.", show_default=False)],
+    text: Annotated[str, typer.Argument(help="The tag, a few words.")],
+    images: Annotated[list[str], typer.Argument(help="Pictures: files or ids.")],
     home: HomeOption = None,
     profile: ProfileOption = None,
     output: OutputOption = Output.HUMAN,
@@ -109,7 +105,7 @@ def add(
 
 @app.command()
 def suggest(
-    picture: Annotated[str, typer.Argument(help="A picture: a file, indexed or not, or the id of one.", show_default=False)],
+    picture: Annotated[str, typer.Argument(help="A picture: a file, indexed or not, or the id of one.")],
     home: HomeOption = None,
     profile: ProfileOption = None,
     output: OutputOption = Output.HUMAN,
@@ -124,7 +120,7 @@ def suggest(
 
 @app.command()
 def remove(
-    tag_ids: Annotated[list[str], typer.Argument(help="Ids of tags, or their beginnings: tags list.", show_default=False)],
+    tag_ids: Annotated[list[str], typer.Argument(help="Ids of tags, or their beginnings: tags list.")],
     home: HomeOption = None,
     profile: ProfileOption = None,
     output: OutputOption = Output.HUMAN,
@@ -138,10 +134,7 @@ def remove(
 
 @app.command()
 def undo(
-    since: Annotated[
-        str,
-        typer.Option("--since", help="A time, in UTC (2024-05-01T12:00), or how long ago (30m, 2h, 1d).", show_default=False),
-    ],
+    since: Annotated[str, typer.Option("--since", help="A time, in UTC (2024-05-01T12:00), or how long ago (30m, 2h, 1d).")],
     corpus: _CorpusOption = None,
     source: _SourceOption = None,
     home: HomeOption = None,

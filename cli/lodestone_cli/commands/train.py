@@ -35,21 +35,11 @@ def _group() -> None:
 
 @app.command()
 def bridge(
-    captions: Annotated[
-        Path | None, typer.Option("--captions", help="Table with the columns file and caption.", show_default=False)
-    ] = None,
-    images: Annotated[
-        Path | None, typer.Option("--images", help="Folder with the pictures of --captions.", show_default=False)
-    ] = None,
+    captions: Annotated[Path | None, typer.Option("--captions", help="Table with the columns file and caption.")] = None,
+    images: Annotated[Path | None, typer.Option("--images", help="Folder with the pictures of --captions.")] = None,
     corpus: Annotated[
         str | None,
-        typer.Option(
-            "--corpus",
-            "-c",
-            help="Learn from the captions of this indexed corpus.",
-            show_default=False,
-            autocompletion=complete_corpora,
-        ),
+        typer.Option("--corpus", "-c", help="Learn from the captions of this indexed corpus.", autocompletion=complete_corpora),
     ] = None,
     seed: Annotated[int, typer.Option("--seed", min=0, help="Makes training repeatable.")] = 0,
     from_nothing: Annotated[
@@ -98,8 +88,7 @@ def bridge(
 @app.command()
 def complexity(
     judgements: Annotated[
-        Path | None,
-        typer.Option("--judgements", help="Queries and their right pictures, TSV (query, file) or JSON.", show_default=False),
+        Path | None, typer.Option("--judgements", help="Queries and their right pictures, TSV (query, file) or JSON.")
     ] = None,
     feedback: Annotated[bool, typer.Option("--feedback/--no-feedback", help="Learn from feedback, too.")] = True,
     most_loss: Annotated[
@@ -133,9 +122,7 @@ def complexity(
 
 @app.command()
 def weights(
-    pairs: Annotated[
-        Path | None, typer.Argument(help="Queries and their right pictures, one JSON object a line.", show_default=False)
-    ] = None,
+    pairs: Annotated[Path | None, typer.Argument(help="Queries and their right pictures, one JSON object a line.")] = None,
     from_feedback: Annotated[
         bool, typer.Option("--from-feedback", help="Learn from judged answers to composed queries.")
     ] = False,

@@ -37,7 +37,7 @@ def show(home: HomeOption = None, profile: ProfileOption = None, output: OutputO
 
 @app.command()
 def events(
-    topic: Annotated[str | None, typer.Option("--topic", help="Only of this topic.", show_default=False)] = None,
+    topic: Annotated[str | None, typer.Option("--topic", help="Only of this topic.")] = None,
     limit: Annotated[int, typer.Option("--limit", "-n", min=1, max=1_000, help="Events to show.")] = 20,
     home: HomeOption = None,
     profile: ProfileOption = None,
@@ -57,9 +57,7 @@ def events(
 
 @app.command()
 def undo(
-    event_id: Annotated[
-        str, typer.Argument(help="Id of an event, or its beginning: lodestone trust events.", show_default=False)
-    ],
+    event_id: Annotated[str, typer.Argument(help="Id of an event, or its beginning: lodestone trust events.")],
     home: HomeOption = None,
     profile: ProfileOption = None,
     output: OutputOption = Output.HUMAN,
@@ -75,7 +73,7 @@ def undo(
 
 @app.command()
 def reset(
-    topic: Annotated[str | None, typer.Option("--topic", help="Only this topic.", show_default=False)] = None,
+    topic: Annotated[str | None, typer.Option("--topic", help="Only this topic.")] = None,
     home: HomeOption = None,
     profile: ProfileOption = None,
     output: OutputOption = Output.HUMAN,
@@ -93,7 +91,7 @@ def reset(
 
 @app.command()
 def export(
-    file: Annotated[Path | None, typer.Argument(help="Where to; standard output by default.", show_default=False)] = None,
+    file: Annotated[Path | None, typer.Argument(help="Where to; standard output by default.")] = None,
     home: HomeOption = None,
     profile: ProfileOption = None,
 ) -> None:
@@ -114,7 +112,7 @@ def export(
 
 @app.command("import")
 def import_(
-    file: Annotated[Path, typer.Argument(help="Written by lodestone trust export.", show_default=False)],
+    file: Annotated[Path, typer.Argument(help="Written by lodestone trust export.")],
     home: HomeOption = None,
     profile: ProfileOption = None,
     output: OutputOption = Output.HUMAN,

@@ -20,8 +20,7 @@ if TYPE_CHECKING:
 
 def verify(
     sample: Annotated[
-        int,
-        typer.Option("--sample", min=0, help="How many vectors of each collection are compared with the Parquet files."),
+        int, typer.Option("--sample", min=0, help="How many vectors of each collection are compared with the Parquet files.")
     ] = 1000,
     everything: Annotated[
         bool, typer.Option("--all", help="Compare every vector, and the checksum of every Parquet file.")

@@ -27,7 +27,7 @@ _LOOK_S = 0.5
 
 def watch(
     paths: Annotated[
-        list[str] | None, typer.Argument(help="Folders to watch from now on; none: those watched already.", show_default=False)
+        list[str] | None, typer.Argument(help="Folders to watch from now on; none: those watched already.")
     ] = None,
     corpus: Annotated[
         str, typer.Option("--corpus", "-c", help="Name that their pictures are indexed under.", autocompletion=complete_corpora)

@@ -19,8 +19,7 @@ if TYPE_CHECKING:
     from lodestone_eval.ask import QueryProgressCallback
 
 EvaluationHomeOption = Annotated[
-    Path | None,
-    typer.Option("--home", help="Home of this evaluation, kept and used again; default: a temporary one.", show_default=False),
+    Path | None, typer.Option("--home", help="Home of this evaluation, kept and used again; default: a temporary one.")
 ]
 
 

@@ -36,28 +36,18 @@ if TYPE_CHECKING:
 
 app = typer.Typer()
 
-BenchmarkArgument = Annotated[
-    str, typer.Argument(metavar="DATASET", help=f"One of {', '.join(COMPOSED_BENCHMARKS)}.", show_default=False)
-]
-DataOption = Annotated[Path, typer.Option("--data", "-d", help="Folder that it was unpacked to.", show_default=False)]
-SplitOption = Annotated[
-    str | None, typer.Option("--split", help="Which part of it; default: its usual one.", show_default=False)
-]
+BenchmarkArgument = Annotated[str, typer.Argument(metavar="DATASET", help=f"One of {', '.join(COMPOSED_BENCHMARKS)}.")]
+DataOption = Annotated[Path, typer.Option("--data", "-d", help="Folder that it was unpacked to.")]
+SplitOption = Annotated[str | None, typer.Option("--split", help="Which part of it; default: its usual one.")]
 WeightsOption = Annotated[
     str | None,
     typer.Option(
-        "--weights",
-        help="Weight (square) of each modality, comma-separated; default: chosen on half of the queries.",
-        show_default=False,
+        "--weights", help="Weight (square) of each modality, comma-separated; default: chosen on half of the queries."
     ),
 ]
-SampleOption = Annotated[
-    int | None, typer.Option("--sample", min=1, help="Queries at most, drawn with --seed.", show_default=False)
-]
+SampleOption = Annotated[int | None, typer.Option("--sample", min=1, help="Queries at most, drawn with --seed.")]
 SeedOption = Annotated[int, typer.Option("--seed", min=0, max=2**31 - 1, help="Of what is drawn.")]
-ReportOption = Annotated[
-    Path | None, typer.Option("--report", help="Write the report as JSON into this folder.", show_default=False)
-]
+ReportOption = Annotated[Path | None, typer.Option("--report", help="Write the report as JSON into this folder.")]
 
 
 @app.command("must")
@@ -69,11 +59,7 @@ def _must(
     weights: WeightsOption = None,
     metrics: Annotated[
         str | None,
-        typer.Option(
-            "--metrics",
-            help="Such as recall@10(1),map@10; default: those of the benchmark; comma-separated.",
-            show_default=False,
-        ),
+        typer.Option("--metrics", help="Such as recall@10(1),map@10; default: those of the benchmark; comma-separated."),
     ] = None,
     texts: Annotated[
         bool, typer.Option("--texts/--no-texts", help="Compare with the pictures' texts too, where there are any (MUST).")
@@ -81,10 +67,7 @@ def _must(
     candidates: Annotated[int, typer.Option("--candidates", min=1, help="Of each stream of MR (the paper's l).")] = 1_000,
     seed: SeedOption = 0,
     submission: Annotated[
-        Path | None,
-        typer.Option(
-            "--submission", help="Write the files for the server of CIRR or CIRCO into this folder.", show_default=False
-        ),
+        Path | None, typer.Option("--submission", help="Write the files for the server of CIRR or CIRCO into this folder.")
     ] = None,
     report: ReportOption = None,
     home: EvaluationHomeOption = None,
@@ -123,16 +106,11 @@ def _must(
 
 @app.command("ann")
 def _ann(
-    prefix: Annotated[
-        Path, typer.Argument(help="Folder and beginning of the files' names: PREFIX_modal1_base.fvecs, …", show_default=False)
-    ],
+    prefix: Annotated[Path, typer.Argument(help="Folder and beginning of the files' names: PREFIX_modal1_base.fvecs, …")],
     weights: WeightsOption = None,
     k: Annotated[str, typer.Option("--k", help="Numbers of results, comma-separated; tables use the first.")] = "10",
     wanted: Annotated[
-        int | None,
-        typer.Option(
-            "--wanted", min=1, help="k' of Recall@k(k'); default: k, or 1 where right objects are equal.", show_default=False
-        ),
+        int | None, typer.Option("--wanted", min=1, help="k' of Recall@k(k'); default: k, or 1 where right objects are equal.")
     ] = None,
     candidates: Annotated[
         str, typer.Option("--candidates", help="The paper's l, comma-separated: candidates of a search.")
@@ -153,12 +131,10 @@ def _ann(
         typer.Option(
             "--equally-right/--ranked",
             help="Whether the right objects of a query are equal; default: where there is PREFIX_delete_id.ivecs.",
-            show_default=False,
         ),
     ] = None,
     transfer: Annotated[
-        Path | None,
-        typer.Option("--transfer", help="Prefix of another set, to which the weights are moved.", show_default=False),
+        Path | None, typer.Option("--transfer", help="Prefix of another set, to which the weights are moved.")
     ] = None,
     sample: SampleOption = None,
     seed: SeedOption = 0,
@@ -166,10 +142,7 @@ def _ann(
     plots: Annotated[
         bool, typer.Option("--plots", help="Draw recall against queries per second into the folder of --report.")
     ] = False,
-    home: Annotated[
-        Path | None,
-        typer.Option("--home", help="Home whose settings name the server of --store server.", show_default=False),
-    ] = None,
+    home: Annotated[Path | None, typer.Option("--home", help="Home whose settings name the server of --store server.")] = None,
     output: OutputOption = Output.HUMAN,
 ) -> None:
     """Measure joint search, merged streams and joint embedding over vectors in MUST's files: tables and curves of the paper."""
@@ -226,8 +199,8 @@ def _ann(
 
 @app.command("submission")
 def _submission(
-    benchmark: Annotated[str, typer.Argument(metavar="DATASET", help="cirr or circo.", show_default=False)],
-    file: Annotated[Path, typer.Argument(help="The submission.", show_default=False)],
+    benchmark: Annotated[str, typer.Argument(metavar="DATASET", help="cirr or circo.")],
+    file: Annotated[Path, typer.Argument(help="The submission.")],
     data: DataOption,
     split: SplitOption = None,
     output: OutputOption = Output.HUMAN,
@@ -258,7 +231,7 @@ def _submission(
 
 @app.command("make-vectors")
 def _make_vectors(
-    prefix: Annotated[Path, typer.Argument(help="Folder and beginning of the files' names.", show_default=False)],
+    prefix: Annotated[Path, typer.Argument(help="Folder and beginning of the files' names.")],
     objects: Annotated[int, typer.Option("--objects", min=1, help="Objects.")] = 1_000_000,
     queries: Annotated[int, typer.Option("--queries", min=1, help="Queries.")] = 10_000,
     dim: Annotated[int, typer.Option("--dim", min=2, max=4096, help="Length of drawn picture vectors; 128 in SIFT.")] = 128,
@@ -266,13 +239,10 @@ def _make_vectors(
     values: Annotated[int, typer.Option("--values", min=2, max=1_000_000, help="Values of an attribute.")] = 4,
     seed: SeedOption = 0,
     base_from: Annotated[
-        Path | None,
-        typer.Option(
-            "--base-from", help="Real picture vectors, such as sift_base.fvecs, instead of drawn ones.", show_default=False
-        ),
+        Path | None, typer.Option("--base-from", help="Real picture vectors, such as sift_base.fvecs, instead of drawn ones.")
     ] = None,
     queries_from: Annotated[
-        Path | None, typer.Option("--queries-from", help="Real query vectors, such as sift_query.fvecs.", show_default=False)
+        Path | None, typer.Option("--queries-from", help="Real query vectors, such as sift_query.fvecs.")
     ] = None,
     output: OutputOption = Output.HUMAN,
 ) -> None:

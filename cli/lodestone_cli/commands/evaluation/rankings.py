@@ -48,16 +48,10 @@ def _group() -> None:
 
 def _evaluate(
     typer_context: typer.Context,
-    data: Annotated[Path, typer.Option("--data", "-d", help="Folder that the benchmark was unpacked to.", show_default=False)],
-    split: Annotated[
-        str | None, typer.Option("--split", help="Which part of it; default: its usual one.", show_default=False)
-    ] = None,
-    limit: Annotated[
-        int | None, typer.Option("--limit", min=1, help="Pictures (pairs) at most, drawn by hash.", show_default=False)
-    ] = None,
-    sample: Annotated[
-        int | None, typer.Option("--sample", min=1, help="Queries at most, drawn by hash.", show_default=False)
-    ] = None,
+    data: Annotated[Path, typer.Option("--data", "-d", help="Folder that the benchmark was unpacked to.")],
+    split: Annotated[str | None, typer.Option("--split", help="Which part of it; default: its usual one.")] = None,
+    limit: Annotated[int | None, typer.Option("--limit", min=1, help="Pictures (pairs) at most, drawn by hash.")] = None,
+    sample: Annotated[int | None, typer.Option("--sample", min=1, help="Queries at most, drawn by hash.")] = None,
     captioned: Annotated[
         float | None,
         typer.Option(
@@ -65,15 +59,13 @@ def _evaluate(
             min=0,
             max=1,
             help="Index this share of the pictures with their captions, but for one each, which is asked.",
-            show_default=False,
         ),
     ] = None,
     seed: Annotated[int, typer.Option("--seed", min=0, max=2**31 - 1, help="Of what is drawn, and of the guides.")] = 0,
     run: Annotated[
         str | None,
         typer.Option(
-            help="Only these of text, captions, rewrite, full, everything, needle, needle-gate, needle-trust; comma-separated.",
-            show_default=False,
+            help="Only these of text, captions, rewrite, full, everything, needle, needle-gate, needle-trust; comma-separated."
         ),
     ] = None,
     ablate: Annotated[
@@ -82,7 +74,6 @@ def _evaluate(
             "--ablate",
             help="Leave out each of guides, embedders, outliers, gate, adaptive, trust, tags; "
             "NEEDLE's ranking with other values of each of m, l, engines, size; comma-separated.",
-            show_default=False,
         ),
     ] = None,
     eta: Annotated[
@@ -93,15 +84,11 @@ def _evaluate(
     ] = False,
     llm: Annotated[
         str | None,
-        typer.Option(
-            "--llm", help="OpenAI-compatible base URL that rewrites queries, e.g. http://127.0.0.1:8000/v1.", show_default=False
-        ),
+        typer.Option("--llm", help="OpenAI-compatible base URL that rewrites queries, e.g. http://127.0.0.1:8000/v1."),
     ] = None,
     llm_model: Annotated[str, typer.Option("--llm-model", help="Its model.")] = "default",
     llm_key_env: Annotated[str, typer.Option("--llm-key-env", help="Variable with its credential.")] = "OPENAI_API_KEY",
-    report: Annotated[
-        Path | None, typer.Option("--report", help="Write report.json and report.md into this folder.", show_default=False)
-    ] = None,
+    report: Annotated[Path | None, typer.Option("--report", help="Write report.json and report.md into this folder.")] = None,
     plots: Annotated[bool, typer.Option("--plots", help="Draw into the folder of --report too.")] = False,
     concurrency: Annotated[int, typer.Option("--concurrency", min=1, max=64, help="Queries at once.")] = 4,
     home: EvaluationHomeOption = None,
@@ -137,8 +124,8 @@ def _evaluate(
 
 @app.command("compare")
 def _compare(
-    before: Annotated[Path, typer.Argument(help="report.json of one run.", show_default=False)],
-    after: Annotated[Path, typer.Argument(help="report.json of another.", show_default=False)],
+    before: Annotated[Path, typer.Argument(help="report.json of one run.")],
+    after: Annotated[Path, typer.Argument(help="report.json of another.")],
     output: OutputOption = Output.HUMAN,
 ) -> None:
     """Compare two runs, query by query, in the configurations that both have."""
