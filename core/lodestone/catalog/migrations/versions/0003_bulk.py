@@ -7,8 +7,6 @@ from alembic import op
 
 revision = "0003"
 down_revision = "0002"
-branch_labels = None
-depends_on = None
 
 _NAME = sa.Text().with_variant(sa.Text(collation="C"), "postgresql")
 _ROOTS = ("kind", "enabled", "watched", "scanned_at")

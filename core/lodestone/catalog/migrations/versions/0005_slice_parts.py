@@ -7,8 +7,6 @@ from alembic import op
 
 revision = "0005"
 down_revision = "0004"
-branch_labels = None
-depends_on = None
 
 _NAME = sa.Text().with_variant(sa.Text(collation="C"), "postgresql")
 _INDEX = "ix_slices_corpus_id_parts_seq_slice_id"

@@ -7,8 +7,6 @@ from alembic import op
 
 revision = "0007"
 down_revision = "0006"
-branch_labels = None
-depends_on = None
 
 _COLUMNS = ("utc_offset_minutes", "taken_subsec_ms", "camera_make", "camera_model", "metadata_version")
 _INDEX = "ix_images_unread_metadata"

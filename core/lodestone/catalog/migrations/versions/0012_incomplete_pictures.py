@@ -7,8 +7,6 @@ from alembic import op
 
 revision = "0012"
 down_revision = "0011"
-branch_labels = None
-depends_on = None
 
 _INDEX = "ix_images_incomplete"
 # Reasons that the decoder gives for what it cannot read, and no others: a file that is empty or gone stays as it is.

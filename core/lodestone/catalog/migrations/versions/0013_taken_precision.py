@@ -7,8 +7,6 @@ from alembic import op
 
 revision = "0013"
 down_revision = "0012"
-branch_labels = None
-depends_on = None
 
 _COLUMNS = {"taken_precision": 8, "taken_source": 16, "taken_zone": 8}
 
