@@ -66,7 +66,7 @@ CORE: Final[Levels] = (
 """The packages and modules of `lodestone`, lowest level first."""
 
 SERVE: Final[Levels] = (
-    ("hosts", "inference", "own_pages", "policy", "telemetry"),
+    ("hosts", "inference", "policy", "telemetry"),
     ("responses",),
     ("auth", "traffic"),
     ("streaming",),

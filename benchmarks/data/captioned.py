@@ -21,7 +21,7 @@ from lodestone.models.context import ModelContext
 from lodestone.query.weighting.choice import make_weigher
 from lodestone.spaces.registry import make_space
 from lodestone.text_encoders.registry import make_text_encoder
-from lodestone_eval.splits import split_by_hash
+from lodestone_eval.datasets.plain import split_by_hash
 
 PROFILE = PROFILES["embedded"]
 _BATCH = 16

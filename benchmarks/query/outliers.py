@@ -28,7 +28,7 @@ from benchmarks.harness import Benchmark, Figure, Report
 from benchmarks.harness.tables import spread
 from lodestone.query.guides.outliers import THRESHOLD, judge_guides, local_outlier_factors, warm_up
 from lodestone.retrieval.fusion import FUSIONS, RankedList
-from lodestone_eval.estimates import Estimate
+from lodestone_eval.compare import Estimate
 
 ON_TOPIC: Final = 0.5  # least cosine of the last real guide's best caption with the query
 OFF_TOPIC: Final = 0.2  # most cosine of a planted guide's best caption

@@ -25,8 +25,7 @@ from benchmarks.data.captioned import Captioned, load
 from benchmarks.harness import Benchmark, Figure, Report
 from lodestone.query.guides.search import FusionSettings
 from lodestone.query.guides.stopping import AGREEMENT, LEAST, PATIENCE, StableTopK
-from lodestone_eval.compare import Paired, compare_paired
-from lodestone_eval.estimates import bootstrap
+from lodestone_eval.compare import Paired, bootstrap, compare_paired
 
 LEAST_SIMILARITY: Final = 0.5  # least cosine of a guide's caption with the query
 SAMPLE: Final = 256  # pictures, as many as `Calibration` keeps

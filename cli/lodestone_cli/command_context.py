@@ -8,13 +8,14 @@ import os
 import sys
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Self, TypeVar
 from urllib.parse import urlsplit
 
 from lodestone.errors import InvalidRequestError, NotFoundError
 from lodestone_cli.file_names import inert_json, printable
-from lodestone_cli.options import SERVICE_URL, Output
+from lodestone_cli.options import SERVICE_URL, HomeOption, Output, OutputOption, ProfileOption
 from lodestone_cli.terminal.console import message_console, output_console
 
 if TYPE_CHECKING:
@@ -35,7 +36,7 @@ if TYPE_CHECKING:
 else:
     M = TypeVar("M")
 
-__all__ = ["CommandContext", "printable"]
+__all__ = ["CommandContext", "HomeOptions", "printable"]
 
 _HERE: Final = "`LODESTONE_URL= lodestone …` works on the home of this machine"
 _BY_THE_SERVICES_MACHINE: Final = f"run it on the machine of the service; {_HERE}"
@@ -50,19 +51,27 @@ _ELSEWHERE: Final[Mapping[str, str]] = {
 """What to do instead where LODESTONE_URL names a service, by the command's purpose."""
 
 
+@dataclass(frozen=True, slots=True)
+class HomeOptions:
+    """Options of nearly every command: the home that it works on, its profile, and the form in which results are written."""
+
+    home: HomeOption = None
+    profile: ProfileOption = None
+    output: OutputOption = Output.HUMAN
+
+
 class CommandContext:
     """Settings, output and resources of one command. It is a context manager: leaving it releases the store.
 
     Args:
-        home: Folder of the home.
-        profile: Name of the profile.
-        output: Form in which results are written.
+        at: The home, the profile and the form of results.
         purpose: Name of the command, which other processes see while they wait for the store.
         flags: Further settings.
         away: Whether the command can use a remote service (`--url`, LODESTONE_URL).
         local: Whether no service is used, not even one that runs on this home (`--local`).
         writes: Whether the command makes or changes the home of this machine. It is refused where LODESTONE_URL names a service
             elsewhere, so that nobody fills a home by mistake.
+        existing: Whether there must be a home already: entering raises NotFoundError without one (see `require_home`).
 
     Raises:
         InvalidRequestError: `--url` is given to a command that works on this machine's home, or LODESTONE_URL is set for one
@@ -71,21 +80,20 @@ class CommandContext:
 
     def __init__(
         self,
+        at: HomeOptions = HomeOptions(),
         *,
-        home: Path | None = None,
-        profile: str | None = None,
-        output: Output = Output.HUMAN,
         purpose: str = "lodestone",
         flags: Mapping[str, Any] | None = None,
         away: bool = False,
         local: bool = False,
         writes: bool = False,
+        existing: bool = False,
     ) -> None:
         from lodestone.config.settings import load_settings  # pydantic takes a while: not for `--help`
 
-        self.output = output
+        self.output = at.output
         self.purpose = purpose
-        self.loaded: LoadedSettings = load_settings({"home": home, "profile": profile, **(flags or {})})
+        self.loaded: LoadedSettings = load_settings({"home": at.home, "profile": at.profile, **(flags or {})})
         logging.basicConfig(level=logging.WARNING, stream=sys.stderr, format="%(levelname)s %(name)s: %(message)s")
         logging.getLogger("lodestone").setLevel(self.loaded.settings.log_level.upper())
         self._opened = ExitStack()
@@ -95,9 +103,12 @@ class CommandContext:
         self._home_client: HomeClient | None = None
         self._remote: Lodestone | None = None
         self._local = local
+        self._existing = existing
         self._url = self._chosen_url(away=away and not local, writes=writes)
 
     def __enter__(self) -> Self:
+        if self._existing:
+            self.require_home()
         return self
 
     def __exit__(self, *_: object) -> None:

@@ -9,8 +9,9 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Callable, Iterable
+from enum import StrEnum
 from pathlib import Path
-from typing import Final
+from typing import Annotated, Final
 
 import typer
 
@@ -128,3 +129,16 @@ def _safe(found: Completed) -> Completed:
     if shell == _IN_ZSH:
         return [(value.replace("\\", "\\\\"), remark) for value, remark in shown]
     return shown
+
+
+class _Shell(StrEnum):
+    BASH = "bash"
+    ZSH = "zsh"
+    FISH = "fish"
+
+
+def completion(shell: Annotated[_Shell, typer.Argument(help="bash, zsh or fish.")]) -> None:
+    """Print the completion of a shell: `source <(lodestone completion bash)`. `--install-completion` installs it."""
+    from typer.completion import get_completion_script  # type: ignore[attr-defined]  # public by its documentation, not by its module
+
+    typer.echo(get_completion_script(prog_name="lodestone", complete_var=COMPLETION, shell=shell.value))

@@ -136,6 +136,33 @@ def given(**values: Any) -> dict[str, Any]:  # noqa: ANN401 - the members of a r
 
 
 @dataclass(frozen=True, slots=True)
+class PartOptions:
+    """Options of composed queries that a search and a refinement share."""
+
+    without: WithoutOption = None
+    weight: WeightOption = None
+    region: RegionOption = None
+    diversity: DiversityOption = None
+    phrases: PhrasesOption = None
+    composition: CompositionOption = None
+
+    def members(self) -> dict[str, Any]:
+        """Return the members of a request that the options give.
+
+        Raises:
+            InvalidRequestError: a weight or the region is not of its form.
+        """
+        return given(
+            without=self.without,
+            weights=weights_of(self.weight),
+            region=region_of(self.region),
+            diversity=self.diversity,
+            phrases=switch_of(self.phrases),
+            composition=self.composition,
+        )
+
+
+@dataclass(frozen=True, slots=True)
 class NamedPictures:
     """Pictures that a user names: the ids of indexed ones, and the content of files."""
 

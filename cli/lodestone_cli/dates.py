@@ -1,14 +1,27 @@
-"""Dates of the command line: the options `--from`, `--to`, `--year` and `--month` as the two bounds of a search."""
+"""Filters of the command line: corpora, folders, and the options `--from`, `--to`, `--year` and `--month` as two bounds."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from lodestone.errors import InvalidRequestError
+from lodestone_cli.command_context import CommandContext, printable
+from lodestone_cli.options import (
+    CorpusFilterOption,
+    DateFromOption,
+    DateToOption,
+    MonthOption,
+    PathPrefixOption,
+    RootFilterOption,
+    YearOption,
+)
 from lodestone_schemas.dates import DateTextError, Precision, parse_date, parse_period
+
+if TYPE_CHECKING:
+    from lodestone_schemas.api import SearchFilters
 
 _T = TypeVar("_T")
 
@@ -43,6 +56,27 @@ def dates_of(taken_from: str | None, taken_to: str | None, year: str | None, mon
     return Dates(period.start, period.end)
 
 
+@dataclass(frozen=True, slots=True)
+class FilterOptions:
+    """Options that restrict a search, or a list of pictures, to corpora, folders and dates."""
+
+    corpus: CorpusFilterOption = None
+    root: RootFilterOption = None
+    path: PathPrefixOption = None
+    taken_from: DateFromOption = None
+    taken_to: DateToOption = None
+    year: YearOption = None
+    month: MonthOption = None
+
+    def dates(self) -> Dates:
+        """Return the bounds that the options give; raise as `dates_of`."""
+        return dates_of(self.taken_from, self.taken_to, self.year, self.month)
+
+    def filters(self, context: CommandContext) -> SearchFilters:
+        """Return the filters that the options name, as `filters_of` does."""
+        return filters_of(context, self.corpus, self.root, self.path, self.dates())
+
+
 def _read(text: str | None, option: str, read: Callable[[object], _T]) -> _T | None:
     if text is None:
         return None
@@ -50,3 +84,29 @@ def _read(text: str | None, option: str, read: Callable[[object], _T]) -> _T | N
         return read(text)
     except DateTextError as error:
         raise InvalidRequestError(f"{option} {error.problem}", hint=error.hint) from error
+
+
+def filters_of(
+    context: CommandContext,
+    corpus: list[str] | None,
+    root: list[str] | None,
+    path: str | None,
+    dates: Dates,
+) -> SearchFilters:
+    """Return the filters that a command's options name, and say which folders below a folder are roots of their own."""
+    from lodestone_cli.folders import FolderFilters
+    from lodestone_schemas.searching import SearchFilters
+
+    place = FolderFilters(corpus or [], root or [], path)
+    if path is not None:
+        place = context.locator.folder(path, corpora=place.corpora, roots=place.roots)
+    if place.beside:
+        left_out = ", ".join(f"--root {name}" for name in place.beside)
+        context.messages.print(printable(f"note: folders below it that are roots of their own: {left_out}"), markup=False)
+    return SearchFilters(
+        corpora=place.corpora,
+        roots=place.roots,
+        path_prefix=place.prefix,
+        taken_from=dates.start,
+        taken_to=dates.end,
+    )

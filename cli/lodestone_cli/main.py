@@ -22,6 +22,7 @@ from lodestone_cli import IMPORTED_AT
 from lodestone_cli.command_context import printable
 from lodestone_cli.completion import COMPLETION
 from lodestone_cli.file_names import inert_json
+from lodestone_cli.option_groups import Commands
 from lodestone_cli.options import SERVICE_URL, as_options
 from lodestone_cli.stopwatch import stopwatch
 from lodestone_cli.usage import SafeCommands, command_of, usage_sentence
@@ -43,7 +44,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "verify": ("lodestone_cli.commands.verify", "verify"),
     "plan": ("lodestone_cli.commands.plan", "plan"),
     "demo": ("lodestone_cli.commands.demo", "demo"),
-    "completion": ("lodestone_cli.commands.completion", "completion"),
+    "completion": ("lodestone_cli.completion", "completion"),
 }
 GROUPS: dict[str, tuple[str, str]] = {
     "serve": ("lodestone_cli.commands.serve", "app"),
@@ -87,7 +88,7 @@ _HEADING_OF = {name: heading for heading, names in HEADINGS.items() for name in 
 
 _INTERRUPTED = 130
 
-app = typer.Typer(
+app = Commands(
     name="lodestone",
     help="Find pictures by what you mean.",
     no_args_is_help=True,

@@ -77,6 +77,9 @@ CorpusFilterOption = Annotated[
     list[str] | None,
     typer.Option("--corpus", "-c", help="Only this corpus; may be given several times.", autocompletion=complete_corpora),
 ]
+OneCorpusOption = Annotated[
+    str | None, typer.Option("--corpus", "-c", help="Only this corpus; default: all.", autocompletion=complete_corpora)
+]
 LimitOption = Annotated[int, typer.Option("--limit", "-n", min=1, max=200, help="Pictures to show.")]
 OffsetOption = Annotated[int, typer.Option("--offset", min=0, max=1000, help="Pictures to skip.")]
 PathPrefixOption = Annotated[

@@ -4,16 +4,14 @@ from __future__ import annotations
 
 import errno
 import filecmp
-import inspect
 import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, fields, replace
-from functools import wraps
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 from urllib.parse import unquote
 
 from lodestone.errors import InvalidRequestError, LodestoneError, NotFoundError, OutOfSpaceError
@@ -119,25 +117,6 @@ class ResultFiles:
             _open_page(context, page)
         elif self.opened and response.hits:
             _open(context, [path for hit in response.hits if (path := paths.get(hit.image_id)) and Path(path).is_file()])
-
-
-def with_result_files(command: Callable[..., None]) -> Callable[..., None]:
-    """Return the command with the options of `ResultFiles` in place of its parameter `files`, for Typer."""
-
-    @wraps(command)
-    def with_files(**given: Any) -> None:  # noqa: ANN401 - options of any type
-        wanted = {option.name: given.pop(option.name) for option in fields(ResultFiles)}
-        command(**given, files=ResultFiles(**wanted))
-
-    signature = inspect.signature(command, eval_str=True)
-    chosen = inspect.signature(ResultFiles, eval_str=True).parameters.values()
-    options = [option.replace(kind=inspect.Parameter.KEYWORD_ONLY) for option in chosen]
-    parameters: list[inspect.Parameter] = []
-    for parameter in signature.parameters.values():
-        parameters += options if parameter.name == "files" else [parameter]
-    with_files.__signature__ = signature.replace(parameters=parameters)  # type: ignore[attr-defined]
-    with_files.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
-    return with_files
 
 
 def print_paths(context: CommandContext, response: SearchResponse, paths: Mapping[str, str], *, nul: bool) -> None:

@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 import typer
 
 from lodestone.errors import InvalidRequestError, UnknownNameError
-from lodestone_cli.dates import Dates, dates_of
-from lodestone_cli.place_and_time import filters_of
+from lodestone_cli.dates import Dates, dates_of, filters_of
 
 if TYPE_CHECKING:
     from lodestone_cli.command_context import CommandContext

@@ -9,8 +9,10 @@ from __future__ import annotations
 import os
 import stat
 import uuid
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Final
+from typing import BinaryIO, Final
 
 MOST_BYTES: Final = 1 << 20
 """Most bytes of a file that is read whole; those that Lodestone writes have some hundreds."""
@@ -49,12 +51,18 @@ def write_atomically(path: Path, content: str | bytes, *, mode: int | None = Non
     Raises:
         OSError: the file cannot be written. It has its old content.
     """
-    data = content.encode() if isinstance(content, str) else content
+    with replacing(path, mode=mode) as file:
+        file.write(content.encode() if isinstance(content, str) else content)
+
+
+@contextmanager
+def replacing(path: Path, *, mode: int | None = None) -> Iterator[BinaryIO]:
+    """Open a draft that replaces a file, durably, once the block has written it; as `write_atomically`."""
     draft = path.with_name(f".{path.name}.{uuid.uuid4().hex}.tmp")
     try:
         descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666 if mode is None else mode)
         with os.fdopen(descriptor, "wb") as file:
-            file.write(data)
+            yield file
             file.flush()
             os.fsync(file.fileno())
         draft.replace(path)

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from lodestone.errors import ConfigurationError
+from lodestone_eval.composed.ann_report import AnnReport
 from lodestone_eval.configurations import FULL, TEXT
 from lodestone_eval.markdown import TITLES
 from lodestone_eval.report import ConfigurationResult, EvalReport
@@ -148,3 +149,27 @@ def _gate(report: EvalReport) -> Figure | None:
 
 def _values(result: ConfigurationResult, metric: str) -> list[float]:
     return [value for value in result.values[metric] if value is not None]
+
+
+def draw_curves(report: AnnReport, folder: Path) -> Path:
+    """Write `curves.png` into a folder that exists, and return its path.
+
+    Raises:
+        ConfigurationError: matplotlib is not installed.
+    """
+    require_matplotlib()
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(7, 5), layout="constrained")
+    axes = figure.subplots()
+    curves: dict[tuple[str, int], list[tuple[float, float]]] = {}
+    for row in report.rows:
+        if row.table == "curve":
+            curves.setdefault((row.method, row.k), []).append((row.recall.mean, row.queries_per_second))
+    for (method, k), points in curves.items():
+        axes.plot(*zip(*points, strict=True), marker="o", label=f"{method}, k = {k}")
+    axes.set(xlabel="recall", ylabel="queries per second", yscale="log", title=report.vectors)
+    axes.legend()
+    path = folder / "curves.png"
+    figure.savefig(path, dpi=_DPI)
+    return path

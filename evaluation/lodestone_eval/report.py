@@ -12,8 +12,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from lodestone.config.settings import flatten
 from lodestone.errors import InvalidRequestError, NotFoundError
-from lodestone_eval.compare import Paired, compare_paired
-from lodestone_eval.estimates import Estimate
+from lodestone_eval.compare import Estimate, Paired, compare_paired
 from lodestone_eval.needle_metrics import PAIR_METRICS, RANKING_METRICS
 
 FORMAT: Final = 1
@@ -21,11 +20,17 @@ ALL: Final = "all"
 HARD: Final = "hard"
 
 
-class _Model(BaseModel):
+class ReportModel(BaseModel):
+    """Part of a report, or a whole one; members of a newer version are ignored."""
+
     model_config = ConfigDict(extra="ignore", frozen=True)
 
+    def save(self, path: Path) -> None:
+        """Write it to a file as JSON."""
+        path.write_text(self.model_dump_json(indent=1) + "\n", encoding="utf-8")
 
-class QueryRow(_Model):
+
+class QueryRow(ReportModel):
     """Describes one query (or pair) of the run."""
 
     query_id: str
@@ -35,7 +40,7 @@ class QueryRow(_Model):
     sets: list[str] = Field(description="Sub-sets that it is in: hard, described, a label.")
 
 
-class GroupMetrics(_Model):
+class GroupMetrics(ReportModel):
     """Holds the means over one set of queries."""
 
     name: str
@@ -43,7 +48,7 @@ class GroupMetrics(_Model):
     metrics: dict[str, Estimate]
 
 
-class ConfigurationResult(_Model):
+class ConfigurationResult(ReportModel):
     """Holds the results of one configuration."""
 
     name: str
@@ -65,7 +70,7 @@ class ConfigurationResult(_Model):
     needle: dict[str, Any] | None = Field(None, description="Form of NEEDLE's ranking; null for the home's own engine.")
 
 
-class Comparison(_Model):
+class Comparison(ReportModel):
     """Holds the comparison of two configurations on the same queries."""
 
     before: str
@@ -75,7 +80,7 @@ class Comparison(_Model):
     paired: Paired
 
 
-class GateScatter(_Model):
+class GateScatter(ReportModel):
     """Holds what the complexity gate predicted for each query and what the text pass reached (NEEDLE, figure 5c)."""
 
     configuration: str = Field(description="Configuration in which the gate was asked.")
@@ -99,7 +104,7 @@ class GateScatter(_Model):
         )
 
 
-class EvalReport(_Model):
+class EvalReport(ReportModel):
     """Holds the report of one run of `lodestone eval`."""
 
     format: int = FORMAT
@@ -137,10 +142,6 @@ class EvalReport(_Model):
     def configuration(self, name: str) -> ConfigurationResult | None:
         """Return the results of the configuration with this name, or None when it was not run."""
         return next((result for result in self.configurations if result.name == name and result.skipped is None), None)
-
-    def save(self, path: Path) -> None:
-        """Write the report to a file as JSON."""
-        path.write_text(self.model_dump_json(indent=1) + "\n", encoding="utf-8")
 
 
 def group_names(rows: Iterable[QueryRow]) -> list[str]:

@@ -28,10 +28,10 @@ from benchmarks.harness import Benchmark, Figure, Report
 from benchmarks.harness.tables import table
 
 from lodestone.query.deciding.gate import SHIPPED, GateModel, Method
-from lodestone.tags import confidence as tags_model
-from lodestone.tags.confidence import Confidence
+from lodestone.tags import implicit as tags_model
+from lodestone.tags.implicit import Confidence
 from lodestone.training.complexity import GateReport, Observation, fit_gate, pearson
-from lodestone_eval.estimates import bootstrap
+from lodestone_eval.compare import bootstrap
 from research.fits.gate_data import SHARES, Data, Scene, judged, observations, used
 from research.fits.gate_stream import Home, reinforcement, stream
 from research.fits.gate_world import Answers

@@ -20,14 +20,14 @@ from lodestone.query.deciding.gate import features
 from lodestone.query.weighting.fitted import SpaceWeights
 from lodestone.spaces.bridge_weights import BridgeWeights
 from lodestone.spaces.labels import LabelSpace
-from lodestone.tags.confidence import evidence
+from lodestone.tags.implicit import evidence
 from lodestone.tags.terms import PictureTag
 from lodestone.text_encoders.labels import imagenet_labels
 from lodestone.text_encoders.registry import make_text_encoder
 from lodestone.training.bridge import train_bridge
 from lodestone.training.classes import TEMPLATES, class_pairs, class_texts, classifiers
 from lodestone.training.complexity import Observation
-from lodestone_eval.splits import Split, split_by_hash
+from lodestone_eval.datasets.plain import Split, split_by_hash
 from research.fits.gate_world import Answers, Asked, Captions, Evidence, TagIndex, World
 from research.fits.quality import Collection, cached, load, made_names, part, read_table, short_texts, together
 from research.fits.tag_confidence import JudgedAnswer

@@ -22,8 +22,8 @@ from lodestone.retrieval.tag_matches import TagMatches
 from lodestone.spaces.names import TAGS
 from lodestone.store.aliases import JsonAliasTable
 from lodestone.store.edge.store import EdgeStore
-from lodestone.tags.confidence import Confidence
 from lodestone.tags.delivery import deliver
+from lodestone.tags.implicit import Confidence
 from lodestone.tags.search import TagSearch
 from lodestone.tags.service import FEEDBACK, IMPLICIT, TagService, new_tag
 from research.fits.gate_data import Scene

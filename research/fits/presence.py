@@ -4,7 +4,7 @@
         [--ship --drawings DIR]
 
 Each DIR holds `captions.tsv` (columns file, caption) and `images/`; the folder of `--names` holds `names.tsv` (columns file,
-name) and `images/`. Each set is split by `lodestone_eval.splits`: a bridge is trained on the first parts (by the
+name) and `images/`. Each set is split by `lodestone_eval.datasets.plain`: a bridge is trained on the first parts (by the
 benchmark `quality`, whose cache saves it), the model is fitted to collections cut from the second parts and to the
 demonstration's drawings, which are written to the folder of `--drawings` (presence_data.py, presence_lengths.py), and the
 figures are of the third parts and of the named photos. Nothing is fitted on either. AUROC is the probability that a query

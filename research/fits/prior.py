@@ -3,7 +3,7 @@
     python -m research.fits.prior --data DIR [DIR ...] [--cache DIR] [--bridge FILE] [--ship FILE]
 
 Each DIR holds `captions.tsv` (columns file, caption; several rows a file) and `images/`. The prior is fitted on the train
-parts of the sets (`lodestone_eval.splits`); all figures are of the validation parts. R@10 is the share of captions with
+parts of the sets (`lodestone_eval.datasets.plain`); all figures are of the validation parts. R@10 is the share of captions with
 their picture among the ten nearest to the prior's mean, or to one draw. The energy score (Gneiting and Raftery, 2007; lower
 is better) compares the distance of draws from the truth with their distance from each other. `--bridge` names a bridge that
 was not trained on the validation part; `--ship` fits the prior that ships, for the bridge that ships, on the train parts.

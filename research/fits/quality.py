@@ -4,7 +4,7 @@
         [--profile embedded [embedded-large]] [--cache DIR] [--seeds 3] [--ship FILE]
 
 Each DIR is a set of captioned photos: `captions.tsv` (columns file, caption; several rows a file) and `images/`. names.tsv
-has file, name (one row a file). Each set is split by `lodestone_eval.splits`: models train on the first parts, the
+has file, name (one row a file). Each set is split by `lodestone_eval.datasets.plain`: models train on the first parts, the
 weights between spaces are fitted on the second ones, and figures are of the third ones, of each set apart. Names are searched
 among the named photos alone, and among these and up to `--distractors` photos of the first set whose captions use none of the
 names. Everyday names (`research/data/everyday_names.tsv`) are searched among the third parts of all sets together; right
@@ -48,9 +48,9 @@ from lodestone.text_encoders.registry import make_text_encoder
 from lodestone.training.bridge import TrainingReport, train_bridge
 from lodestone.training.classes import TEMPLATES, Classifier, ClassPairs, class_pairs, class_texts, classifiers
 from lodestone.training.phrases import PhrasePairs, in_templates, noun_phrases, phrase_pairs
-from lodestone.training.translations import translations_by
-from lodestone_eval.estimates import bootstrap
-from lodestone_eval.splits import split_by_hash
+from lodestone.training.retrain import translations_by
+from lodestone_eval.compare import bootstrap
+from lodestone_eval.datasets.plain import split_by_hash
 from research.fits.everyday import asked, everyday_names, precision
 from research.fits.space_weights import ScoredQueries, fit_space_weights, fuse, sure_pictures, trust_of
 

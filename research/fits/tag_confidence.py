@@ -1,4 +1,4 @@
-"""Fitting of the confidence of tags (tags/confidence.py) on answers whose right pictures are known.
+"""Fitting of the confidence of tags (tags/implicit.py) on answers whose right pictures are known.
 
 NEEDLE (F.2) chooses the threshold by the correlation between similarity and average precision. Here the confidence is fitted to
 whether a picture is right; its correlation with average precision is reported, and the threshold is the lowest one above which
@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lodestone.errors import InvalidRequestError
-from lodestone.tags.confidence import EVIDENCE, Confidence
+from lodestone.tags.implicit import EVIDENCE, Confidence
 from lodestone.training.complexity import FOLDS, pearson
 
 PRECISION: Final = 0.8

@@ -4,7 +4,7 @@
         [--each 1] [--bounds 0 5 10 20 40] [--scores 15 30] [--cache DIR] [--bridge FILE]
 
 captions.tsv has the columns file and caption, several rows a file. The 500 validation photos of the split
-(`lodestone_eval.splits`) are indexed; a random share of them gets the first `--each` of its captions, and these go
+(`lodestone_eval.datasets.plain`) are indexed; a random share of them gets the first `--each` of its captions, and these go
 through the real catalog, outbox, store and search of tags. Queries are nouns of the photos' other captions. A noun is a word
 that the captions of the training part have between an article and a preposition or verb. Three judgements are given. By `any` a
 photo is right whose captions, whichever, hold the noun; so whatever the rule puts first is right. By `unseen` a photo is right
@@ -41,7 +41,7 @@ from lodestone.tags.delivery import COLLECTION, deliver
 from lodestone.tags.search import TagSearch
 from lodestone.tags.terms import content_words
 from lodestone_eval.compare import compare_paired
-from lodestone_eval.splits import split_by_hash
+from lodestone_eval.datasets.plain import split_by_hash
 from lodestone_schemas.api import SearchRequest
 from research.fits.quality import read_table
 from research.studies.exemplars import MODES, Bench

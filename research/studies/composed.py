@@ -3,7 +3,7 @@
     python -m research.studies.composed --captions FILE --images DIR [--bridge FILE] [--part test] [--queries 1500]
         [--cache DIR]
 
-FILE has the columns file and caption. The photos of one part of `lodestone_eval.splits` are indexed; `--bridge` names a
+FILE has the columns file and caption. The photos of one part of `lodestone_eval.datasets.plain` are indexed; `--bridge` names a
 bridge that was trained on the first part alone. Two captions of each photo are indexed, or none; the other three judge. A query
 is a photo and a word that none of its five captions has. Right are the photos of which two of the judging captions have the
 word, and one has at least two of the words that the judging captions of the query's photo agree on. Words of fewer than four

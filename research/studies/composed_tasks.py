@@ -31,7 +31,7 @@ from lodestone.models.context import ModelContext
 from lodestone.spaces.bridge_arrays import BACKBONES, TEXT_ENCODER
 from lodestone.text_encoders.registry import make_text_encoder
 from lodestone.training.joint_pairs import JointPairs, ObjectVectors, PartVectors
-from lodestone_eval.splits import split_by_hash
+from lodestone_eval.datasets.plain import split_by_hash
 from research.fits.quality import cached, load, read_table
 
 WORDS: Final = "words dominate"

@@ -4,7 +4,7 @@
         [--seeds 3] [--each 4] [--words 0] [--only NAME …] [--cache DIR] [--bridge FILE]
 
 captions.tsv has the columns file and caption, several rows a file. The pictures of one part of the split
-(`lodestone_eval.splits`) are indexed; a random share of them gets `--each` of its captions but never its last, and
+(`lodestone_eval.datasets.plain`) are indexed; a random share of them gets `--each` of its captions but never its last, and
 every last caption is a query for its picture. `--words` cuts captions to their first words, because titles are short. The
 table gives R@1, R@10 and MAP (of the first 60) for targets with and without a caption, and the change against the text pass
 with its 95 % interval (paired bootstrap over pictures). `--bridge` names a bridge that was not trained on the part. Models,
@@ -53,7 +53,7 @@ from lodestone.text_encoders.base import TextEncoder
 from lodestone.text_encoders.registry import make_text_encoder
 from lodestone.training.prior import fit_space
 from lodestone_eval.compare import compare_paired
-from lodestone_eval.splits import split_by_hash
+from lodestone_eval.datasets.plain import split_by_hash
 from lodestone_schemas.api import SearchRequest
 from lodestone_schemas.collections import CAPTION_FIELDS, CollectionSpec
 from research.fits.quality import load, part, read_table

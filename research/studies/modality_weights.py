@@ -26,8 +26,8 @@ from benchmarks.harness import Benchmark, Figure, Report
 from lodestone.composed.abandon import AbandoningScorer
 from lodestone.composed.combining import RULES, Null, combine_values
 from lodestone.composed.joint import JointPart
-from lodestone.query.composing.centring import SHARE
 from lodestone.query.composing.ranking import NULL
+from lodestone.query.composing.stage import SHARE
 from lodestone.retrieval.calibration import SAMPLE
 from lodestone.training.joint_pairs import JointPairs, ObjectVectors, PartVectors
 from lodestone.training.modality_weights import LearningOptions, WeightsReport, learn_weights, search_grid

@@ -36,8 +36,8 @@ from lodestone.query.words.checker import QueryChecker
 from lodestone.query.words.language import foreign_language
 from lodestone.retrieval.metrics import first_ranks
 from lodestone.spaces.bridge_weights import BridgeWeights
-from lodestone_eval.estimates import bootstrap
-from lodestone_eval.splits import split_by_hash
+from lodestone_eval.compare import bootstrap
+from lodestone_eval.datasets.plain import split_by_hash
 from research.fits.quality import Collection, Data, read_data, read_table, score, trained
 from research.fits.space_weights import fuse
 

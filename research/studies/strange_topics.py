@@ -2,7 +2,7 @@
 
 The benchmark trains bridges without the photos of a topic, and on the photos of one topic alone; then it asks for what each
 bridge was not trained on. It reports R@10 by the share of label matching (constant), and by the rule without and with its term
-for unfamiliar words. Only photos of the training and validation parts are used (`lodestone_eval.splits`); the cache is
+for unfamiliar words. Only photos of the training and validation parts are used (`lodestone_eval.datasets.plain`); the cache is
 that of `research.fits.quality`.
 
     python -m research.studies.strange_topics --captions CAPTIONS.tsv --images DIR --cache DIR
@@ -28,7 +28,7 @@ from lodestone.spaces.labels import LabelSpace
 from lodestone.text_encoders.registry import make_text_encoder
 from lodestone.training.bridge import train_bridge
 from lodestone.training.classes import class_pairs, class_texts, classifiers
-from lodestone_eval.splits import split_by_hash
+from lodestone_eval.datasets.plain import split_by_hash
 from research.fits.quality import Collection, load, part, read_table, score
 from research.fits.space_weights import ScoredQueries, fuse
 

@@ -33,8 +33,8 @@ from lodestone.catalog.use_records import QueryRecord
 from lodestone.config.settings import ModelSettings, TrustSettings
 from lodestone.models.cache import ModelCache
 from lodestone.models.context import ModelContext
+from lodestone.query.weighting.choice import apply_trust
 from lodestone.query.weighting.fitted import SpaceWeights
-from lodestone.query.weighting.trust import apply_trust
 from lodestone.query_log.trace import Trace
 from lodestone.retrieval.fusion import FusedList, RankedList, mean_distance
 from lodestone.retrieval.metrics import first_ranks
@@ -46,7 +46,7 @@ from lodestone.training.bridge import train_bridge
 from lodestone.training.classes import TEMPLATES
 from lodestone.trust.service import TrustService
 from lodestone_eval.compare import compare_paired, estimate
-from lodestone_eval.splits import split_by_hash
+from lodestone_eval.datasets.plain import split_by_hash
 from lodestone_schemas.api import FeedbackRequest
 from research.fits.quality import Collection, load, part, read_table
 

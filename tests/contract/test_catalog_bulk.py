@@ -294,23 +294,6 @@ def test_tries_of_unknown_slices_are_refused_together(catalog: Catalog) -> None:
     assert catalog.start_attempts([], run.run_id) == []
 
 
-def test_only_tries_lost_since_the_last_success_count_against_a_slice(catalog: Catalog) -> None:
-    one, two, three = planned(catalog, 3)
-    run = catalog.start_run("index", one.corpus_id).run_id
-    ends: dict[SliceRecord, list[str | None]] = {
-        one: ["failed", "done", "died", "failed", None],
-        two: ["failed", "done"],
-        three: ["died"],
-    }
-    for record, states in ends.items():
-        for state in states:
-            attempt = catalog.start_attempt(record.slice_id, run).attempt
-            if state is not None:
-                catalog.end_attempt(record.slice_id, attempt, AttemptState(state))
-    found = catalog.failed_attempts([one.slice_id, two.slice_id, three.slice_id, NOWHERE])
-    assert found == {one.slice_id: 2, three.slice_id: 1}
-
-
 # Copies
 
 

@@ -301,16 +301,13 @@ def test_events_are_read_in_order_over_several_pages(catalog: Catalog) -> None:
 # Engine states
 
 
-def test_an_engine_is_switched_and_moved_independently_and_left_to_the_settings_again(catalog: Catalog) -> None:
+def test_an_engine_is_switched_and_moved_independently(catalog: Catalog) -> None:
     assert catalog.engine_states() == {}
     assert catalog.set_engine("turbo", enabled=False) == EngineState(enabled=False)
     assert catalog.set_engine("turbo", priority=0) == EngineState(enabled=False, priority=0)
     assert catalog.set_engine("turbo") == EngineState(enabled=False, priority=0)
     assert catalog.set_engine("other") == EngineState()
     assert catalog.engine_states() == {"turbo": EngineState(enabled=False, priority=0)}
-    catalog.reset_engine("turbo")
-    catalog.reset_engine("turbo")
-    assert catalog.engine_states() == {}
 
 
 # Upgrading

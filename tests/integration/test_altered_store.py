@@ -21,7 +21,7 @@ from lodestone.store.aliases import JsonAliasTable
 from lodestone.store.base import VectorQuery
 from lodestone.store.edge import generation as opening
 from lodestone.store.edge.contents import CONTENTS_FILE, STALE_FILE
-from lodestone.store.edge.id_mappings import MAPPINGS_FILE
+from lodestone.store.edge.generation import MAPPINGS_FILE
 from lodestone.store.edge.store import EdgeStore
 from lodestone_schemas.collections import CollectionSpec
 

@@ -28,7 +28,7 @@ from lodestone.errors import ConfigurationError, EmbeddingsDamagedError, NotFoun
 from lodestone.files.area import FileArea
 from lodestone.files.opening import open_area
 from lodestone.home.runtime import Runtime
-from lodestone.indexing.run.compact import compact_corpus
+from lodestone.indexing.run.corpus_changes import compact_corpus
 from lodestone.indexing.run.index_run import index_paths
 from lodestone.indexing.run.report import IndexRequest
 from lodestone.indexing.sync.collections import sync

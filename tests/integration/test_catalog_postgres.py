@@ -24,8 +24,8 @@ from lodestone.catalog.database import engine as engines
 from lodestone.catalog.records import ImageState
 from lodestone.errors import CatalogError, LodestoneError
 from lodestone.home.runtime import Runtime
+from lodestone.indexing.run.corpus_changes import remove_corpus
 from lodestone.indexing.run.index_run import index_paths
-from lodestone.indexing.run.remove import remove_corpus
 from lodestone.indexing.run.report import IndexRequest
 from lodestone_schemas.api import SearchRequest
 

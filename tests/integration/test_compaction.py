@@ -19,7 +19,7 @@ from lodestone.catalog.records import ImageState, RunState
 from lodestone.embeddings.slices import read_part
 from lodestone.errors import LodestoneError
 from lodestone.home.runtime import Runtime
-from lodestone.indexing.run.compact import compact_corpus
+from lodestone.indexing.run.corpus_changes import compact_corpus
 from lodestone.indexing.run.index_run import index_paths
 from lodestone.indexing.run.report import IndexReport, IndexRequest
 

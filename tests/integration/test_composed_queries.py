@@ -29,7 +29,7 @@ from lodestone.query.answering.memory import Memory
 from lodestone.query.asking.tree import Compose, Image, Not, Picture, Text, Vector
 from lodestone.query.composing.candidates import Standing, UnionSource
 from lodestone.query.composing.candidates import _together as together
-from lodestone.query.composing.centring import SHARE
+from lodestone.query.composing.stage import SHARE
 from lodestone.query.composing.weighing import CAPTION_SHARE
 from lodestone.query.contracts import EqualWeights
 from lodestone.query.retrieving.learned_stages import LearnedModels

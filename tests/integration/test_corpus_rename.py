@@ -21,8 +21,8 @@ from lodestone.access.keys import ApiKey
 from lodestone.errors import ForbiddenError, InvalidRequestError, StoreLockedError, UnknownNameError
 from lodestone.home.runtime import Runtime
 from lodestone.indexing.locking import corpus_lock
+from lodestone.indexing.run.corpus_changes import rename_corpus
 from lodestone.indexing.run.index_run import index_paths
-from lodestone.indexing.run.rename import rename_corpus
 from lodestone.indexing.run.report import IndexRequest
 from lodestone.services.corpora import CorpusUseCases
 from lodestone.services.local import LocalClient

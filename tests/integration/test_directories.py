@@ -12,8 +12,8 @@ from tests.support.home_copies import IndexedHomes
 from tests.support.pictures import write_photo, write_photos
 
 from lodestone.config.home import Home
+from lodestone.directories.changes import remove_directory
 from lodestone.directories.naming import find_directory
-from lodestone.directories.remove import remove_directory
 from lodestone.directories.service import DirectoryService
 from lodestone.directories.upkeep import order_for
 from lodestone.errors import InvalidRequestError, NotFoundError, StoreLockedError, UnknownNameError

@@ -13,7 +13,7 @@ from tests.support.pictures import write_photos
 
 from lodestone.catalog.overview import corpus_overview
 from lodestone.embeddings.tables import meta_table
-from lodestone.indexing.run.compact import compact_corpus
+from lodestone.indexing.run.corpus_changes import compact_corpus
 from lodestone.indexing.run.index_run import index_paths
 from lodestone.indexing.run.report import IndexReport, IndexRequest
 from lodestone.services.pictures import _info

@@ -26,8 +26,8 @@ from lodestone.errors import ImageError, InvalidRequestError, NotFoundError, Out
 from lodestone.home.runtime import Runtime
 from lodestone.indexing.parts.outputs import OutputsPart
 from lodestone.indexing.progress import CAPTIONS_ALONE, ProgressEvent, RunStage
+from lodestone.indexing.run.corpus_changes import remove_corpus
 from lodestone.indexing.run.index_run import index_paths
-from lodestone.indexing.run.remove import remove_corpus
 from lodestone.indexing.run.report import IndexReport, IndexRequest
 from lodestone.indexing.sync.collections import sync
 

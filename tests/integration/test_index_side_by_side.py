@@ -14,8 +14,8 @@ from tests.support.qdrant_server import QdrantServer
 from lodestone.config.settings import StoreSettings
 from lodestone.home.runtime import Runtime
 from lodestone.indexing.progress import ProgressEvent, RunStage
+from lodestone.indexing.run.corpus_changes import remove_corpus
 from lodestone.indexing.run.index_run import index_paths
-from lodestone.indexing.run.remove import remove_corpus
 from lodestone.indexing.run.report import IndexReport, IndexRequest
 from lodestone.indexing.sync.collections import sync
 from lodestone.indexing.sync.targets import SpaceTarget

@@ -20,7 +20,7 @@ from lodestone.config.settings import Settings
 from lodestone.home.runtime import Runtime
 from lodestone.indexing.run.index_run import index_paths
 from lodestone.indexing.run.report import IndexRequest
-from lodestone.services.sessions import tag_delivery
+from lodestone.services.sessions import serving
 from lodestone_serve.http.application import create_app
 from lodestone_serve.inference.home import home_services
 from lodestone_serve.telemetry.metrics import Metrics
@@ -184,7 +184,7 @@ async def test_feedback_that_is_withdrawn_takes_its_tags_and_its_trust_along_and
 
 
 async def test_a_tag_by_hand_is_found_and_taken_away(http: httpx.AsyncClient, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(tag_delivery, "SHOWN_S", 180.0)  # a busy machine does not deliver within a quarter of a second
+    monkeypatch.setattr(serving, "SHOWN_S", 180.0)  # a busy machine does not deliver within a quarter of a second
     image_id = (await asked(http, "anything", guides=0))["hits"][7]["image_id"]
     put = (await http.post("/v1/tags", json={"image_ids": [image_id], "text": "zanzibar holiday"})).json()["tags"]
     assert [tag["source"] for tag in put] == ["user"]

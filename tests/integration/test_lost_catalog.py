@@ -18,7 +18,7 @@ from lodestone.catalog.records import ImageState, TagRecord
 from lodestone.embeddings.corpus_records import FILE
 from lodestone.errors import CatalogLostError, ConfigurationError, NotFoundError
 from lodestone.home.runtime import Runtime
-from lodestone.indexing.run.compact import compact_corpus
+from lodestone.indexing.run.corpus_changes import compact_corpus
 from lodestone.indexing.run.index_run import index_paths
 from lodestone.indexing.run.report import IndexRequest
 

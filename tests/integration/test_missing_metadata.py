@@ -30,7 +30,7 @@ from lodestone.home.runtime import Runtime
 from lodestone.imaging.metadata import METADATA_VERSION
 from lodestone.indexing.parts import metadata as metadata_part
 from lodestone.indexing.progress import ProgressEvent
-from lodestone.indexing.run.compact import compact_corpus
+from lodestone.indexing.run.corpus_changes import compact_corpus
 from lodestone.indexing.run.index_run import index_paths
 from lodestone.indexing.run.report import IndexReport, IndexRequest
 from lodestone.indexing.scan import missing_metadata

@@ -20,9 +20,8 @@ from lodestone.errors import ConfigurationError, EmbeddingsDamagedError, Lodesto
 from lodestone.files.area import FileArea
 from lodestone.files.opening import open_area
 from lodestone.imaging.thumbnails import ThumbnailStore
-from lodestone.indexing.run.compact import compact_corpus
+from lodestone.indexing.run.corpus_changes import compact_corpus, remove_corpus
 from lodestone.indexing.run.index_run import index_paths
-from lodestone.indexing.run.remove import remove_corpus
 from lodestone.indexing.run.report import IndexRequest
 from lodestone.indexing.sync.collections import sync
 

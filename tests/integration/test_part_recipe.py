@@ -25,7 +25,7 @@ from lodestone.home.runtime import Runtime
 from lodestone.indexing.parts import registry
 from lodestone.indexing.parts.contract import Made, PartResult, PictureGroup, Postponed, Reads, SlicePart, own_schema
 from lodestone.indexing.parts.outputs import OutputsPart
-from lodestone.indexing.run.compact import compact_corpus
+from lodestone.indexing.run.corpus_changes import compact_corpus
 from lodestone.indexing.run.index_run import index_paths
 from lodestone.indexing.run.report import IndexReport, IndexRequest
 from lodestone.indexing.slices import work
@@ -55,7 +55,7 @@ def added(monkeypatch: pytest.MonkeyPatch) -> Callable[[], Any]:
         (_, _, part), (_, _, row) = steps()
         module = ModuleType("lodestone.indexing.parts.colours")
         monkeypatch.setitem(sys.modules, module.__name__, module)
-        exec(compile(part, "colours.py", "exec"), module.__dict__)
+        exec(compile(part, "encoders.py", "exec"), module.__dict__)
         parts = dict(registry.PARTS)
         exec(row, {"PARTS": parts, "ColoursPart": module.ColoursPart})
         monkeypatch.setattr(registry, "PARTS", parts)

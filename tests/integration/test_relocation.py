@@ -14,7 +14,7 @@ from tests.support.served import TOKEN, served_here
 from tests.support.tenants import OTHER, OWN, make_tenants
 
 from lodestone.catalog.records import ImageState, TagRecord
-from lodestone.directories.relocate import relocate_directory
+from lodestone.directories.changes import relocate_directory
 from lodestone.errors import InvalidRequestError
 from lodestone.files.beneath import Boundaries
 from lodestone.home.runtime import Runtime

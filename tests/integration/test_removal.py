@@ -14,14 +14,14 @@ from tests.support.pictures import photo, write_photo
 
 from lodestone.catalog.catalog import Catalog
 from lodestone.catalog.records import ImageState, RunState, TagRecord
+from lodestone.directories.changes import remove_directory
 from lodestone.directories.naming import find_directory
-from lodestone.directories.remove import remove_directory
 from lodestone.errors import NotFoundError
 from lodestone.home.runtime import Runtime
+from lodestone.indexing.run.corpus_changes import remove_corpus
 from lodestone.indexing.run.index_run import index_paths
 from lodestone.indexing.run.remains import remains_of
 from lodestone.indexing.run.removal import finish_removals, remove_pictures
-from lodestone.indexing.run.remove import remove_corpus
 from lodestone.indexing.run.report import IndexRequest
 from lodestone.indexing.sync.collections import sync
 from lodestone.services.local import LocalClient

@@ -8,8 +8,7 @@ import pytest
 from tests.support.home import image_ids, open_runtime
 from tests.support.pictures import write_photo, write_photos
 
-from lodestone.directories.remove import remove_directory
-from lodestone.directories.split import leave_out_around, split_directory
+from lodestone.directories.changes import leave_out_around, remove_directory, split_directory
 from lodestone.errors import InvalidRequestError, NotFoundError
 from lodestone.home.runtime import Runtime
 from lodestone.indexing.run.index_run import index_paths

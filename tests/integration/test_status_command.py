@@ -14,7 +14,7 @@ from tests.support.pictures import write_photos
 
 from lodestone.indexing.run.index_run import index_paths
 from lodestone.indexing.run.report import IndexRequest
-from lodestone.services.sessions.readiness import Readiness
+from lodestone.services.operations import Readiness
 
 
 @pytest.fixture(scope="module")

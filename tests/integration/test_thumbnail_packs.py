@@ -17,13 +17,12 @@ from lodestone.access.caller import LOCAL_CALLER
 from lodestone.backup.create import create_backup
 from lodestone.backup.rebuild import rebuild_catalog
 from lodestone.backup.restore import restore_backup
-from lodestone.directories.remove import remove_directory
+from lodestone.directories.changes import remove_directory
 from lodestone.embeddings.thumbnail_upkeep import damaged_packs
 from lodestone.files.opening import open_area
 from lodestone.home.runtime import Runtime
-from lodestone.indexing.run.compact import compact_corpus
+from lodestone.indexing.run.corpus_changes import compact_corpus, remove_corpus
 from lodestone.indexing.run.index_run import index_paths
-from lodestone.indexing.run.remove import remove_corpus
 from lodestone.indexing.run.report import IndexRequest
 from lodestone.services.pictures import PictureUseCases
 from lodestone.services.sessions.in_process import InProcessSession

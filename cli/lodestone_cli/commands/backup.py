@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from lodestone_cli.command_context import CommandContext, printable
-from lodestone_cli.options import HomeOption, Output, OutputOption, ProfileOption
+from lodestone_cli.command_context import CommandContext, HomeOptions, printable
+from lodestone_cli.option_groups import Commands
+from lodestone_cli.options import Output, OutputOption
 from lodestone_cli.progress import shown_progress
 
 if TYPE_CHECKING:
@@ -16,7 +17,7 @@ if TYPE_CHECKING:
 
     from lodestone.backup.snapshots import Manifest
 
-app = typer.Typer(help="Copies of everything that cannot be made again.", no_args_is_help=True)
+app = Commands(help="Copies of everything that cannot be made again.", no_args_is_help=True)
 
 _Where = Annotated[str, typer.Argument(help="Folder, or URL of a bucket (s3://bucket/backups).")]
 _SnapshotOption = Annotated[str | None, typer.Option("--snapshot", help="Its name; default: the last.")]
@@ -24,18 +25,16 @@ _SnapshotOption = Annotated[str | None, typer.Option("--snapshot", help="Its nam
 
 @app.command()
 def create(
+    at: HomeOptions,
     to: _Where,
     thumbnails: Annotated[bool, typer.Option("--thumbnails", help="Take thumbnails too; else they are made again.")] = False,
     settings: Annotated[bool, typer.Option("--settings", help="Take lodestone.toml too; it may hold secrets.")] = False,
     check: Annotated[
         bool, typer.Option("--check", help="Read what earlier snapshots copied, and copy damaged files again.")
     ] = False,
-    home: HomeOption = None,
-    profile: ProfileOption = None,
-    output: OutputOption = Output.HUMAN,
 ) -> None:
     """Add a snapshot: catalog, embeddings, what was learnt. Only new files are copied. Indexing and searching may go on."""
-    with CommandContext(home=home, profile=profile, output=output, purpose="lodestone backup create", writes=True) as context:
+    with CommandContext(at, purpose="lodestone backup create", writes=True) as context:
         from lodestone.backup.create import create_backup
         from lodestone.files.opening import open_area
 
@@ -66,7 +65,7 @@ def create(
 @app.command("list")
 def list_(where: _Where, output: OutputOption = Output.HUMAN) -> None:
     """List the snapshots of a backup, oldest first."""
-    with CommandContext(output=output) as context:
+    with CommandContext(HomeOptions(output=output)) as context:
         from lodestone.backup.snapshots import UnreadableSnapshot, all_snapshots
         from lodestone.files.opening import open_area
 
@@ -96,7 +95,7 @@ def verify(
     output: OutputOption = Output.HUMAN,
 ) -> None:
     """Read every file of a snapshot and compare it with its checksum."""
-    with CommandContext(output=output) as context:
+    with CommandContext(HomeOptions(output=output)) as context:
         from lodestone.backup.verify import verify_backup
         from lodestone.errors import EmbeddingsDamagedError
         from lodestone.files.opening import open_area
@@ -120,6 +119,7 @@ def verify(
 
 @app.command()
 def restore(
+    at: HomeOptions,
     where: _Where,
     snapshot: _SnapshotOption = None,
     new_id: Annotated[
@@ -129,15 +129,12 @@ def restore(
         bool, typer.Option("--settings", help="Put the backup's lodestone.toml into force; read it before.")
     ] = False,
     load: Annotated[bool, typer.Option("--load/--no-load", help="Make the collections of vectors at once.")] = True,
-    home: HomeOption = None,
-    profile: ProfileOption = None,
-    output: OutputOption = Output.HUMAN,
 ) -> None:
     """Fill an empty home from a snapshot, and load its vectors. No picture is read and no model runs.
 
     If the command is interrupted, the same command goes on with it; until then every other command refuses the home.
     """
-    with CommandContext(home=home, profile=profile, output=output, purpose="lodestone backup restore", writes=True) as context:
+    with CommandContext(at, purpose="lodestone backup restore", writes=True) as context:
         from lodestone.backup.restore import SETTINGS_ASIDE, finish_restore, restore_backup
         from lodestone.files.opening import open_area
 
@@ -198,7 +195,7 @@ def prune(
     output: OutputOption = Output.HUMAN,
 ) -> None:
     """Delete old snapshots and the files that only they need. Not while a backup is being made."""
-    with CommandContext(output=output) as context:
+    with CommandContext(HomeOptions(output=output)) as context:
         from lodestone.backup.verify import prune_backup
         from lodestone.files.opening import open_area
 

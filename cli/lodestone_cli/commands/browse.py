@@ -6,25 +6,13 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
-from lodestone_cli.command_context import CommandContext, printable
-from lodestone_cli.dates import dates_of
+from lodestone_cli.command_context import CommandContext, HomeOptions, printable
+from lodestone_cli.dates import FilterOptions
 from lodestone_cli.file_names import path_fields, shown_name
 from lodestone_cli.naming import counted
 from lodestone_cli.options import (
-    CorpusFilterOption,
-    DateFromOption,
-    DateToOption,
-    HomeOption,
     LocalOption,
-    MonthOption,
-    Output,
-    OutputOption,
-    PathPrefixOption,
-    ProfileOption,
-    RootFilterOption,
-    YearOption,
 )
-from lodestone_cli.place_and_time import filters_of
 from lodestone_cli.while_indexing import note_indexing
 
 if TYPE_CHECKING:
@@ -37,27 +25,19 @@ _DAY: Final = 10  # characters of a date: 2024-07-31
 
 
 def browse(
+    which: FilterOptions,
+    at: HomeOptions,
     limit: Annotated[int, typer.Option("--limit", "-n", min=1, help="Pictures to show.")] = 50,
-    corpus: CorpusFilterOption = None,
-    root: RootFilterOption = None,
-    path: PathPrefixOption = None,
-    taken_from: DateFromOption = None,
-    taken_to: DateToOption = None,
-    year: YearOption = None,
-    month: MonthOption = None,
     *,
     local: LocalOption = False,
-    home: HomeOption = None,
-    profile: ProfileOption = None,
-    output: OutputOption = Output.HUMAN,
 ) -> None:
     """List pictures without words, newest first: `lodestone browse --path 2019/summer`, `lodestone browse --month 2024-07`."""
-    with CommandContext(home=home, profile=profile, output=output, away=True, local=local) as context:
+    with CommandContext(at, away=True, local=local) as context:
         from lodestone_schemas.searching import BrowseRequest
 
-        dates = dates_of(taken_from, taken_to, year, month)
+        which.dates()  # refused before anything is opened
         context.require_home()
-        filters = filters_of(context, corpus, root, path, dates)
+        filters = which.filters(context)
         images: list[ImageInfo] = []
         cursor: str | None = None
         while len(images) < limit:

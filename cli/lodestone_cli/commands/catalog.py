@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from lodestone_cli.command_context import CommandContext, printable
+from lodestone_cli.command_context import CommandContext, HomeOptions, printable
 from lodestone_cli.naming import counted
-from lodestone_cli.options import HomeOption, Output, OutputOption, ProfileOption
+from lodestone_cli.option_groups import Commands
+from lodestone_cli.options import HomeOption, Output, OutputOption
 from lodestone_cli.progress import shown_progress
 
 if TYPE_CHECKING:
@@ -18,18 +19,16 @@ if TYPE_CHECKING:
 
     from lodestone.backup.rebuild import RebuildReport
 
-app = typer.Typer(help="The database of everything that is known about pictures.", no_args_is_help=True)
+app = Commands(help="The database of everything that is known about pictures.", no_args_is_help=True)
 
 
 @app.command()
 def rebuild(
+    at: HomeOptions,
     folders: Annotated[
         list[Path] | None, typer.Argument(help="Folders that were indexed; needed only for homes of older versions.")
     ] = None,
     load: Annotated[bool, typer.Option("--load/--no-load", help="Load the collections of vectors at once.")] = True,
-    home: HomeOption = None,
-    profile: ProfileOption = None,
-    output: OutputOption = Output.HUMAN,
 ) -> None:
     """Make the catalog of a home again whose catalog.sqlite was lost, emptied or damaged. No model runs.
 
@@ -38,7 +37,7 @@ def rebuild(
     Pictures, captions and hashes come from the Parquet files. Tags, feedback, recorded queries, keys and runs are gone: a
     backup has them (`lodestone backup restore`).
     """
-    with CommandContext(home=home, profile=profile, output=output, purpose="lodestone catalog rebuild", writes=True) as context:
+    with CommandContext(at, purpose="lodestone catalog rebuild", writes=True) as context:
         from lodestone.backup.rebuild import finish_rebuild, rebuild_catalog
         from lodestone.errors import ConfigurationError, ServiceUnavailableError
 
@@ -74,7 +73,7 @@ def repair_home(
     output: OutputOption = Output.HUMAN,
 ) -> None:
     """Write a lost or damaged home.json again, with the home's id from the catalog, or from a backup."""
-    with CommandContext(home=home, output=output, purpose="lodestone catalog repair-home") as context:
+    with CommandContext(HomeOptions(home=home, output=output), purpose="lodestone catalog repair-home") as context:
         from lodestone.backup.home_marker import mark_home_again
         from lodestone.files.opening import open_area
 

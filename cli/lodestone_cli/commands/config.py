@@ -11,9 +11,10 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from lodestone_cli.command_context import CommandContext, printable
+from lodestone_cli.command_context import CommandContext, HomeOptions, printable
 from lodestone_cli.completion import complete_settings
-from lodestone_cli.options import HomeOption, Output, OutputOption, ProfileOption
+from lodestone_cli.option_groups import Commands
+from lodestone_cli.options import HomeOption, Output, OutputOption
 from lodestone_cli.terminal.console import print_table
 
 if TYPE_CHECKING:
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
 
     from lodestone.config.edit import Edit
 
-app = typer.Typer(help="Settings.", no_args_is_help=True)
+app = Commands(help="Settings.", no_args_is_help=True)
 
 
 @app.callback()
@@ -31,22 +32,20 @@ def _group() -> None:
 
 @app.command()
 def show(
+    at: HomeOptions,
     beginning: Annotated[
         str,
         typer.Argument(
             metavar="NAME", help="A setting or a section: only those whose names begin so.", autocompletion=complete_settings
         ),
     ] = "",
-    home: HomeOption = None,
-    profile: ProfileOption = None,
-    output: OutputOption = Output.HUMAN,
 ) -> None:
     """Print every effective setting with its source. Secrets are masked, and those in addresses too."""
     from lodestone.config.settings import config_path, flatten
     from lodestone.errors import NotFoundError
     from lodestone_schemas.redaction import shown_setting
 
-    with CommandContext(home=home, profile=profile, output=output) as context:
+    with CommandContext(at) as context:
         values = flatten(shown_setting("", context.loaded.settings.model_dump(mode="json")))
         rows = {
             name: {"value": value, "source": context.loaded.sources.get(name, "default")}
@@ -105,13 +104,13 @@ def _edited(home: Path | None, output: Output, edit: Callable[[Path], Edit]) -> 
     from lodestone.errors import ConfigurationError
 
     with suppress(ConfigurationError):  # the file is to be mended, maybe
-        CommandContext(home=home, output=output, purpose="lodestone config", writes=True)
+        CommandContext(HomeOptions(home=home, output=output), purpose="lodestone config", writes=True)
     usual = os.environ.get("LODESTONE_HOME")
     done = edit(config_path(home or (Path(usual) if usual else None)))
     loaded = load_settings({"home": home})
     source = loaded.sources.get(done.name, "default")
     overridden = source if done.after is not None and source not in {"default", str(done.path)} else None
-    context = CommandContext(home=home, output=output)
+    context = CommandContext(HomeOptions(home=home, output=output))
 
     def human(console: Console) -> None:
         now = "is not set any more" if done.after is None else f"= {json.dumps(done.after, default=str, ensure_ascii=False)}"

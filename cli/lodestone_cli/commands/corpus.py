@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from lodestone_cli.command_context import CommandContext, printable
+from lodestone_cli.command_context import CommandContext, HomeOptions, printable
 from lodestone_cli.completion import complete_corpora
 from lodestone_cli.naming import confirm
-from lodestone_cli.options import HomeOption, Output, OutputOption, ProfileOption
+from lodestone_cli.option_groups import Commands
 from lodestone_cli.progress import shown_wait
 from lodestone_cli.remains import print_remains, remains_facts
 
@@ -18,13 +18,13 @@ if TYPE_CHECKING:
 
     from lodestone_client.sync_api import LodestoneApi
 
-app = typer.Typer(help="Collections of pictures that were indexed under one name.", no_args_is_help=True)
+app = Commands(help="Collections of pictures that were indexed under one name.", no_args_is_help=True)
 
 
 @app.command("list")
-def list_(home: HomeOption = None, profile: ProfileOption = None, output: OutputOption = Output.HUMAN) -> None:
+def list_(at: HomeOptions) -> None:
     """List corpora with their folders and counts."""
-    with CommandContext(home=home, profile=profile, output=output, away=True) as context:
+    with CommandContext(at, away=True) as context:
         corpora = list(context.api.iter_corpora()) if context.has_home else []
 
         def human(console: Console) -> None:
@@ -44,15 +44,12 @@ def list_(home: HomeOption = None, profile: ProfileOption = None, output: Output
 
 @app.command()
 def rename(
+    at: HomeOptions,
     name: Annotated[str, typer.Argument(help="Name of the corpus.", autocompletion=complete_corpora)],
     new: Annotated[str, typer.Argument(help="Its new name.")],
-    home: HomeOption = None,
-    profile: ProfileOption = None,
-    output: OutputOption = Output.HUMAN,
 ) -> None:
     """Call a corpus by another name. Nothing is indexed again, and API keys that name it see it as before."""
-    with CommandContext(home=home, profile=profile, output=output, away=True) as context:
-        context.require_home()
+    with CommandContext(at, away=True, existing=True) as context:
         renamed = context.api.rename_corpus(name, new)
 
         def human(console: Console) -> None:
@@ -67,15 +64,12 @@ def rename(
 
 @app.command()
 def remove(
+    at: HomeOptions,
     name: Annotated[str, typer.Argument(help="Name of the corpus.", autocompletion=complete_corpora)],
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
-    home: HomeOption = None,
-    profile: ProfileOption = None,
-    output: OutputOption = Output.HUMAN,
 ) -> None:
     """Forget a corpus: catalog, embeddings, vectors and thumbnails. The pictures themselves are not touched."""
-    with CommandContext(home=home, profile=profile, output=output, away=True) as context:
-        context.require_home()
+    with CommandContext(at, away=True, existing=True) as context:
         images = _images(context.api, name)
         if not yes:
             confirm(f"Forget {images:,} pictures of {name!r}? Your files stay where they are.")

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from lodestone_cli.command_context import CommandContext
+from lodestone_cli.command_context import CommandContext, HomeOptions
 from lodestone_cli.naming import corpora_of
 from lodestone_cli.options import HomeOption, Output, OutputOption
 
@@ -31,7 +31,7 @@ def demo(
         import platformdirs
 
         home = platformdirs.user_cache_path("lodestone", appauthor=False) / "demo-home"
-    with CommandContext(home=home, output=output, purpose="lodestone demo") as context:
+    with CommandContext(HomeOptions(home=home, output=output), purpose="lodestone demo") as context:
         from lodestone_cli.progress import shown_progress
 
         if folder is not None:

@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 import typer
 
 from lodestone_cli.background import index_here
-from lodestone_cli.command_context import CommandContext, printable
+from lodestone_cli.command_context import CommandContext, HomeOptions, printable
 from lodestone_cli.completion import complete_corpora, complete_roots
 from lodestone_cli.naming import confirm, id_among, local_time
-from lodestone_cli.options import HomeOption, Output, OutputOption, ProfileOption
+from lodestone_cli.option_groups import Commands
 from lodestone_cli.progress import shown_wait
 from lodestone_cli.remains import print_remains, remains_facts
 from lodestone_cli.terminal.console import print_table
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     from lodestone_schemas.directories import DirectoryInfo, JobInfo
 
-app = typer.Typer(help="Folders that are indexed: add, remove, switch on and off, watch.", no_args_is_help=True)
+app = Commands(help="Folders that are indexed: add, remove, switch on and off, watch.", no_args_is_help=True)
 
 _RUNS: Final = 3  # last runs of its corpus that describe a directory
 NamedArgument = Annotated[
@@ -43,6 +43,7 @@ CorpusOption = Annotated[
 
 @app.command()
 def add(
+    at: HomeOptions,
     path: Annotated[str, typer.Argument(help="Folder with pictures; it may be empty still.")],
     corpus: Annotated[
         str | None,
@@ -55,12 +56,9 @@ def add(
     ] = None,
     watch: Annotated[bool, typer.Option("--watch", help="Index it again whenever its files change.")] = False,
     index: Annotated[bool, typer.Option("--index/--no-index", help="Index it now.")] = True,
-    home: HomeOption = None,
-    profile: ProfileOption = None,
-    output: OutputOption = Output.HUMAN,
 ) -> None:
     """Add a folder and index it: in the background while the service runs, else here."""
-    with CommandContext(home=home, profile=profile, output=output, purpose="lodestone directory add", away=True) as context:
+    with CommandContext(at, purpose="lodestone directory add", away=True) as context:
         from lodestone_schemas.directories import DirectoryRequest
 
         corpus = corpus or _corpus_meant(context, path)
@@ -87,9 +85,9 @@ def add(
 
 
 @app.command("list")
-def list_(home: HomeOption = None, profile: ProfileOption = None, output: OutputOption = Output.HUMAN) -> None:
+def list_(at: HomeOptions) -> None:
     """List all directories with what can be found of each."""
-    with CommandContext(home=home, profile=profile, output=output, away=True) as context:
+    with CommandContext(at, away=True) as context:
         directories = _listed(context) if context.has_home else []
 
         def human(console: Console) -> None:
@@ -113,15 +111,9 @@ def list_(home: HomeOption = None, profile: ProfileOption = None, output: Output
 
 
 @app.command()
-def describe(
-    directory: NamedArgument,
-    corpus: CorpusOption = None,
-    home: HomeOption = None,
-    profile: ProfileOption = None,
-    output: OutputOption = Output.HUMAN,
-) -> None:
+def describe(at: HomeOptions, directory: NamedArgument, corpus: CorpusOption = None) -> None:
     """Show one directory: its pictures, what waits, what failed, and the last runs of its corpus."""
-    with CommandContext(home=home, profile=profile, output=output, away=True) as context:
+    with CommandContext(at, away=True) as context:
         facts = _described(context, context.locator.directory(directory, corpus))
         facts["runs"] = [
             run.model_dump(include={"run_id", "kind", "state", "started_at", "error"})
@@ -131,56 +123,40 @@ def describe(
 
 
 @app.command()
-def enable(
-    directory: NamedArgument,
-    corpus: CorpusOption = None,
-    home: HomeOption = None,
-    profile: ProfileOption = None,
-    output: OutputOption = Output.HUMAN,
-) -> None:
+def enable(at: HomeOptions, directory: NamedArgument, corpus: CorpusOption = None) -> None:
     """Let its pictures be found again, from the next query on."""
-    _switch(directory, corpus, home=home, profile=profile, output=output, enabled=True)
+    _switch(at, directory, corpus, enabled=True)
 
 
 @app.command()
-def disable(
-    directory: NamedArgument,
-    corpus: CorpusOption = None,
-    home: HomeOption = None,
-    profile: ProfileOption = None,
-    output: OutputOption = Output.HUMAN,
-) -> None:
+def disable(at: HomeOptions, directory: NamedArgument, corpus: CorpusOption = None) -> None:
     """Keep its pictures out of every answer, from the next query on. They stay indexed, and are kept up to date."""
-    _switch(directory, corpus, home=home, profile=profile, output=output, enabled=False)
+    _switch(at, directory, corpus, enabled=False)
 
 
 @app.command()
 def watch(
+    at: HomeOptions,
     directory: NamedArgument,
     off: Annotated[bool, typer.Option("--off", help="Stop watching it.")] = False,
     corpus: CorpusOption = None,
-    home: HomeOption = None,
-    profile: ProfileOption = None,
-    output: OutputOption = Output.HUMAN,
 ) -> None:
     """Have it indexed again whenever its files change (while `lodestone serve` or `lodestone watch` runs)."""
-    _switch(directory, corpus, home=home, profile=profile, output=output, watched=not off)
+    _switch(at, directory, corpus, watched=not off)
 
 
 @app.command()
 def exclude(
+    at: HomeOptions,
     directory: NamedArgument,
     patterns: Annotated[
         list[str] | None, typer.Argument(help="Patterns as in a .gitignore; none: show those that are set.")
     ] = None,
     remove: Annotated[bool, typer.Option("--remove", help="Remove these patterns; without patterns, all of them.")] = False,
     corpus: CorpusOption = None,
-    home: HomeOption = None,
-    profile: ProfileOption = None,
-    output: OutputOption = Output.HUMAN,
 ) -> None:
     """Leave out of a directory what matches a pattern, or let it be indexed again; the next run follows."""
-    with CommandContext(home=home, profile=profile, output=output, purpose="lodestone directory", away=True) as context:
+    with CommandContext(at, purpose="lodestone directory", away=True) as context:
         from lodestone_schemas.directories import DirectoryChange
 
         directory_id = context.locator.directory(directory, corpus)
@@ -203,15 +179,9 @@ def exclude(
 
 
 @app.command("index")
-def index_(
-    directory: NamedArgument,
-    corpus: CorpusOption = None,
-    home: HomeOption = None,
-    profile: ProfileOption = None,
-    output: OutputOption = Output.HUMAN,
-) -> None:
+def index_(at: HomeOptions, directory: NamedArgument, corpus: CorpusOption = None) -> None:
     """Bring it up to date: in the background while the service runs, else here."""
-    with CommandContext(home=home, profile=profile, output=output, purpose="lodestone directory index", away=True) as context:
+    with CommandContext(at, purpose="lodestone directory index", away=True) as context:
         directory_id = context.locator.directory(directory, corpus)
         job, counts = None, {}
         if context.is_served:
@@ -223,9 +193,9 @@ def index_(
 
 
 @app.command()
-def jobs(home: HomeOption = None, profile: ProfileOption = None, output: OutputOption = Output.HUMAN) -> None:
+def jobs(at: HomeOptions) -> None:
     """Show what the service indexes in the background: going on, waiting, and ended last."""
-    with CommandContext(home=home, profile=profile, output=output, away=True) as context:
+    with CommandContext(at, away=True) as context:
         is_served = context.is_served
         background: list[JobInfo] = context.api.jobs().jobs if is_served else []
 
@@ -242,13 +212,10 @@ def jobs(home: HomeOption = None, profile: ProfileOption = None, output: OutputO
 
 @app.command()
 def cancel(
-    job_id: Annotated[str, typer.Argument(help="Id of a job, or its beginning: directory jobs.")],
-    home: HomeOption = None,
-    profile: ProfileOption = None,
-    output: OutputOption = Output.HUMAN,
+    at: HomeOptions, job_id: Annotated[str, typer.Argument(help="Id of a job, or its beginning: directory jobs.")]
 ) -> None:
     """Take back background indexing that waits, or stop what goes on. What is finished is kept."""
-    with CommandContext(home=home, profile=profile, output=output, purpose="lodestone directory", away=True) as context:
+    with CommandContext(at, purpose="lodestone directory", away=True) as context:
         known = [job.job_id for job in context.api.jobs().jobs] if context.is_served else []
         job = context.api.cancel_job(id_among(job_id, known, what="job", hint="lodestone directory jobs"))
         line = f"{job.job_id[:8]} of {job.corpus} is {job.state}"
@@ -257,17 +224,15 @@ def cancel(
 
 @app.command()
 def relocate(
+    at: HomeOptions,
     directory: Annotated[str, typer.Argument(help="The path that it had, its name, or corpus/name.")],
     path: Annotated[str, typer.Argument(help="Folder where its pictures are now.")],
     index: Annotated[bool, typer.Option("--index/--no-index", help="Bring it up to date now.")] = True,
     corpus: CorpusOption = None,
-    home: HomeOption = None,
-    profile: ProfileOption = None,
-    output: OutputOption = Output.HUMAN,
 ) -> None:
     """Tell where its folder is now, after it was moved, renamed or restored: ids, tags and captions stay, no model runs."""
     purpose = "lodestone directory relocate"
-    with CommandContext(home=home, profile=profile, output=output, purpose=purpose, away=True) as context:
+    with CommandContext(at, purpose=purpose, away=True) as context:
         from lodestone_schemas.directories import DirectoryRelocation
 
         directory_id = context.locator.directory(directory, corpus)
@@ -283,16 +248,13 @@ def relocate(
 
 @app.command()
 def remove(
+    at: HomeOptions,
     directory: NamedArgument,
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
     corpus: CorpusOption = None,
-    home: HomeOption = None,
-    profile: ProfileOption = None,
-    output: OutputOption = Output.HUMAN,
 ) -> None:
     """Forget a directory: its vectors, thumbnails and catalog rows. The pictures themselves are not touched."""
-    with CommandContext(home=home, profile=profile, output=output, purpose="lodestone directory remove", away=True) as context:
-        context.require_home()
+    with CommandContext(at, purpose="lodestone directory remove", away=True, existing=True) as context:
         directory_id, folder = _found(context, directory, corpus)
         if not yes:  # asked before a folder becomes a directory of its own: who declines has changed nothing
             facts = _described(context, directory_id)
@@ -370,8 +332,8 @@ def _found(context: CommandContext, named: str, corpus: str | None) -> tuple[str
     return inside
 
 
-def _switch(directory: str, corpus: str | None, *, home: Any, profile: Any, output: Output, **change: bool) -> None:  # noqa: ANN401 - Typer's
-    with CommandContext(home=home, profile=profile, output=output, purpose="lodestone directory", away=True) as context:
+def _switch(at: HomeOptions, directory: str, corpus: str | None, **change: bool) -> None:
+    with CommandContext(at, purpose="lodestone directory", away=True) as context:
         from lodestone_schemas.directories import DirectoryChange
 
         directory_id = _directory_of(context, directory, corpus)

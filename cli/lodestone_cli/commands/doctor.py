@@ -15,8 +15,7 @@ from typing import TYPE_CHECKING
 import typer
 
 from lodestone.errors import LodestoneError
-from lodestone_cli.command_context import CommandContext, printable
-from lodestone_cli.options import HomeOption, Output, OutputOption, ProfileOption
+from lodestone_cli.command_context import CommandContext, HomeOptions, printable
 from lodestone_cli.progress import shown_conversions, shown_wait
 
 if TYPE_CHECKING:
@@ -36,9 +35,9 @@ class DoctorCheck:
     hint: str = ""
 
 
-def doctor(home: HomeOption = None, profile: ProfileOption = None, output: OutputOption = Output.HUMAN) -> None:
+def doctor(at: HomeOptions) -> None:
     """Look at packages, models, the home, the store and the service. Exit code 1 when something is wrong."""
-    with CommandContext(home=home, profile=profile, output=output, purpose="lodestone doctor") as context:
+    with CommandContext(at, purpose="lodestone doctor") as context:
         checks = [_python(), *(_package(name) for name in _PACKAGES)]
         with shown_wait(context, "checking"), shown_conversions(context):
             checks += [_try("home", lambda: _home(context)), _try("disk", lambda: _disk(context))]

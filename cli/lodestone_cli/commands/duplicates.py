@@ -10,19 +10,15 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from lodestone_cli.command_context import CommandContext, printable
-from lodestone_cli.completion import complete_corpora
+from lodestone_cli.command_context import CommandContext, HomeOptions, printable
 from lodestone_cli.naming import corpora_of
-from lodestone_cli.options import HomeOption, Output, OutputOption, ProfileOption
+from lodestone_cli.option_groups import Commands
+from lodestone_cli.options import OneCorpusOption
 
 if TYPE_CHECKING:
     from rich.console import Console
 
-app = typer.Typer(help="Pictures that are copies of each other.", no_args_is_help=True)
-
-_CorpusOption = Annotated[
-    str | None, typer.Option("--corpus", "-c", help="Only this corpus; default: all.", autocompletion=complete_corpora)
-]
+app = Commands(help="Pictures that are copies of each other.", no_args_is_help=True)
 
 
 class _Kind(StrEnum):
@@ -32,7 +28,8 @@ class _Kind(StrEnum):
 
 @app.command()
 def find(
-    corpus: _CorpusOption = None,
+    at: HomeOptions,
+    corpus: OneCorpusOption = None,
     space: Annotated[
         str | None, typer.Option("--space", help="Where pictures are compared; default: the profile's first.")
     ] = None,
@@ -41,13 +38,9 @@ def find(
     ] = 0.4,
     exact: Annotated[bool, typer.Option("--exact", help="Only files of equal content; reads no vectors.")] = False,
     restart: Annotated[bool, typer.Option("--restart", help="Begin anew, even where a stopped search could go on.")] = False,
-    home: HomeOption = None,
-    profile: ProfileOption = None,
-    output: OutputOption = Output.HUMAN,
 ) -> None:
     """Find files of equal content, and pictures that look alike; `lodestone search --collapse` then shows one of each."""
-    with CommandContext(home=home, profile=profile, output=output, purpose="lodestone duplicates find", writes=True) as context:
-        context.require_home()
+    with CommandContext(at, purpose="lodestone duplicates find", writes=True, existing=True) as context:
         from lodestone.duplicates.find import DuplicateReport, find_duplicates, find_exact
         from lodestone_cli.naming import checked
         from lodestone_cli.progress import shown_counts
@@ -101,17 +94,14 @@ def _title(corpus: str) -> str:
 
 @app.command(name="list")
 def list_command(
-    corpus: _CorpusOption = None,
+    at: HomeOptions,
+    corpus: OneCorpusOption = None,
     kind: Annotated[_Kind | None, typer.Option("--kind", help="Only groups of this kind.")] = None,
     limit: Annotated[int, typer.Option("--limit", "-n", min=1, help="Groups.")] = 20,
     offset: Annotated[int, typer.Option("--offset", min=0, help="Groups to skip.")] = 0,
-    home: HomeOption = None,
-    profile: ProfileOption = None,
-    output: OutputOption = Output.HUMAN,
 ) -> None:
     """List the groups that were found last."""
-    with CommandContext(home=home, profile=profile, output=output) as context:
-        context.require_home()
+    with CommandContext(at, existing=True) as context:
         from lodestone.duplicates.find import list_groups
 
         catalog = context.runtime.catalog

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from lodestone_cli.command_context import CommandContext, printable
-from lodestone_cli.completion import complete_corpora
+from lodestone_cli.command_context import CommandContext, HomeOptions, printable
 from lodestone_cli.naming import corpora_of, counted
-from lodestone_cli.options import HomeOption, Output, OutputOption, ProfileOption
+from lodestone_cli.option_groups import Commands
+from lodestone_cli.options import OneCorpusOption
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -18,23 +18,13 @@ if TYPE_CHECKING:
     from lodestone.embeddings.compaction import CompactionReport
     from lodestone.errors import LodestoneError
 
-app = typer.Typer(help="The Parquet files that hold what the models saw.", no_args_is_help=True)
-
-_CorpusOption = Annotated[
-    str | None, typer.Option("--corpus", "-c", help="Only this corpus; default: all.", autocompletion=complete_corpora)
-]
+app = Commands(help="The Parquet files that hold what the models saw.", no_args_is_help=True)
 
 
 @app.command()
-def show(
-    corpus: _CorpusOption = None,
-    home: HomeOption = None,
-    profile: ProfileOption = None,
-    output: OutputOption = Output.HUMAN,
-) -> None:
+def show(at: HomeOptions, corpus: OneCorpusOption = None) -> None:
     """Show where the embeddings are, and what each part of them takes."""
-    with CommandContext(home=home, profile=profile, output=output) as context:
-        context.require_home()
+    with CommandContext(at, existing=True) as context:
         runtime = context.runtime
         corpus_id = None if corpus is None else runtime.catalog.corpus(corpus).corpus_id
         usage = runtime.catalog.part_usage(corpus_id)
@@ -60,20 +50,15 @@ def show(
 
 @app.command()
 def compact(
-    corpus: _CorpusOption = None,
+    at: HomeOptions,
+    corpus: OneCorpusOption = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say what would be done.")] = False,
-    home: HomeOption = None,
-    profile: ProfileOption = None,
-    output: OutputOption = Output.HUMAN,
 ) -> None:
     """Rewrite slices that hold rows of changed and vanished pictures, and join small ones. Searches are not affected."""
-    with CommandContext(
-        home=home, profile=profile, output=output, purpose="lodestone embeddings compact", writes=True
-    ) as context:
-        from lodestone.indexing.run.compact import compact_corpus
+    with CommandContext(at, purpose="lodestone embeddings compact", writes=True, existing=True) as context:
+        from lodestone.indexing.run.corpus_changes import compact_corpus
         from lodestone_cli.progress import shown_progress
 
-        context.require_home()
         runtime = context.runtime
         names = [corpus] if corpus else [known.name for known in corpora_of(runtime.catalog)]
         with shown_progress(context) as progress:
@@ -90,18 +75,15 @@ def compact(
 
 @app.command()
 def verify(
-    corpus: _CorpusOption = None,
+    at: HomeOptions,
+    corpus: OneCorpusOption = None,
     deep: Annotated[bool, typer.Option("--deep", help="Read every file and compare its checksum, not only its size.")] = False,
-    home: HomeOption = None,
-    profile: ProfileOption = None,
-    output: OutputOption = Output.HUMAN,
 ) -> None:
     """Compare the files with what the catalog has of them. Damaged ones are made again by the next `lodestone index`."""
-    with CommandContext(home=home, profile=profile, output=output, purpose="lodestone embeddings verify") as context:
+    with CommandContext(at, purpose="lodestone embeddings verify", existing=True) as context:
         from lodestone.embeddings.thumbnail_upkeep import forget_pack
         from lodestone_cli.damaged_files import find_damaged
 
-        context.require_home()
         runtime = context.runtime
         catalog = runtime.catalog
         damaged, packs = find_damaged(context, corpora_of(catalog, corpus), deep=deep)

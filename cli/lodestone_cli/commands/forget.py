@@ -6,9 +6,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from lodestone_cli.command_context import CommandContext, printable
+from lodestone_cli.command_context import CommandContext, HomeOptions, printable
 from lodestone_cli.naming import confirm, counted
-from lodestone_cli.options import HomeOption, Output, OutputOption, ProfileOption
 from lodestone_cli.progress import shown_wait
 from lodestone_cli.remains import print_remains, remains_facts
 
@@ -19,19 +18,16 @@ if TYPE_CHECKING:
 
 
 def forget(
+    at: HomeOptions,
     pictures: Annotated[list[str] | None, typer.Argument(help="Files as `lodestone search` shows them, or image ids.")] = None,
     gone: Annotated[bool, typer.Option("--gone", help="Also all pictures whose files are gone.")] = False,
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
-    home: HomeOption = None,
-    profile: ProfileOption = None,
-    output: OutputOption = Output.HUMAN,
 ) -> None:
     """Forget pictures: vectors, captions, tags, thumbnails, rows, their places in old answers. Files are not touched."""
-    with CommandContext(home=home, profile=profile, output=output, purpose="lodestone forget", away=not gone) as context:
+    with CommandContext(at, purpose="lodestone forget", away=not gone, existing=True) as context:
         from lodestone.errors import InvalidRequestError
         from lodestone.indexing.run.removal import finish_removals
 
-        context.require_home()
         ids, absent = _meant(context.locator, pictures or [])
         if not ids and not gone:
             raise InvalidRequestError("no picture is named", hint="name files or image ids, or say --gone")

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import asyncio
 from dataclasses import asdict
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from lodestone.errors import ModelUnavailableError, StoreLockedError, UnknownNameError
-from lodestone_cli.command_context import CommandContext, printable
-from lodestone_cli.options import HomeOption, Output, OutputOption, ProfileOption
+from lodestone_cli.command_context import CommandContext, HomeOptions, printable
+from lodestone_cli.option_groups import Commands
 from lodestone_cli.progress import shown_wait
 from lodestone_cli.terminal.console import print_table
 
@@ -25,7 +24,7 @@ if TYPE_CHECKING:
     from lodestone.generators.trial import Trial
     from lodestone_schemas.api import EngineList
 
-app = typer.Typer(help="Engines that imagine queries as guides.", no_args_is_help=True)
+app = Commands(help="Engines that imagine queries as guides.", no_args_is_help=True)
 
 _Name = Annotated[str, typer.Argument(help="Name of an engine: lodestone generator list.")]
 _OF_COLLECTION = {"exemplar", "prior"}  # kinds that make guides of the collection and its vectors, not of words alone
@@ -33,9 +32,9 @@ _LOOKED_AT = 1_000  # pictures whose captions are looked through for one to try
 
 
 @app.command("list")
-def list_(home: HomeOption = None, profile: ProfileOption = None, output: OutputOption = Output.HUMAN) -> None:
+def list_(at: HomeOptions) -> None:
     """List the engines in the order in which they are asked, with what they cost and whether they fail."""
-    with CommandContext(home=home, profile=profile, output=output, purpose="lodestone generator", away=True) as context:
+    with CommandContext(at, purpose="lodestone generator", away=True) as context:
         engines = context.api.generators()
         # The API does not say which engines a query asks that names none.
         usual = _asked_by_default(context) if context.remote is None else tuple(engine.name for engine in engines.engines)
@@ -44,9 +43,9 @@ def list_(home: HomeOption = None, profile: ProfileOption = None, output: Output
 
 
 @app.command()
-def describe(name: _Name, home: HomeOption = None, profile: ProfileOption = None, output: OutputOption = Output.HUMAN) -> None:
+def describe(at: HomeOptions, name: _Name) -> None:
     """Show one engine as it is configured. A key is never shown, only where it is read from."""
-    with CommandContext(home=home, profile=profile, output=output, purpose="lodestone generator") as context:
+    with CommandContext(at, purpose="lodestone generator") as context:
         facts = _described(context, name)
 
         def human(console: Console) -> None:
@@ -59,17 +58,15 @@ def describe(name: _Name, home: HomeOption = None, profile: ProfileOption = None
 
 @app.command("test")
 def try_(
+    at: HomeOptions,
     name: _Name,
     words: Annotated[str | None, typer.Argument(help="What to imagine; default: a bicycle.")] = None,
-    home: HomeOption = None,
-    profile: ProfileOption = None,
-    output: OutputOption = Output.HUMAN,
 ) -> None:
     """Ask one engine for one picture, which may cost what it charges, and say how that went."""
     from lodestone.query.asking.resolve import normalise_query
 
     words = None if words is None else normalise_query(words)
-    with CommandContext(home=home, profile=profile, output=output, purpose="lodestone generator test") as context:
+    with CommandContext(at, purpose="lodestone generator test") as context:
         with shown_wait(context, f"trying {printable(name)}"):
             trial = asyncio.run(_tried(context, name, words))
         if trial.outcome in {"error", "timeout"}:
@@ -81,27 +78,25 @@ def try_(
 
 
 @app.command()
-def enable(name: _Name, home: HomeOption = None, profile: ProfileOption = None, output: OutputOption = Output.HUMAN) -> None:
+def enable(at: HomeOptions, name: _Name) -> None:
     """Ask this engine again. A running service follows within a second."""
-    _switch(name, home, profile, output, enabled=True)
+    _switch(at, name, enabled=True)
 
 
 @app.command()
-def disable(name: _Name, home: HomeOption = None, profile: ProfileOption = None, output: OutputOption = Output.HUMAN) -> None:
+def disable(at: HomeOptions, name: _Name) -> None:
     """Ask this engine no more. A running service follows within a second."""
-    _switch(name, home, profile, output, enabled=False)
+    _switch(at, name, enabled=False)
 
 
 @app.command()
 def order(
+    at: HomeOptions,
     names: Annotated[list[str], typer.Argument(help="Engines, the first to be asked first.")],
     together: Annotated[bool, typer.Option("--together", help="Ask these at the same time, before all others.")] = False,
-    home: HomeOption = None,
-    profile: ProfileOption = None,
-    output: OutputOption = Output.HUMAN,
 ) -> None:
     """Set the order of engines: later ones fill what the earlier ones did not give. Engines not named come last."""
-    with CommandContext(home=home, profile=profile, output=output, purpose="lodestone generator", writes=True) as context:
+    with CommandContext(at, purpose="lodestone generator", writes=True) as context:
         known = context.runtime.engine_names()
         for name in names:
             if name not in known:
@@ -115,8 +110,8 @@ def order(
         context.emit({"order": order_now}, lambda console: console.print(printable(_in_turn(order_now)), markup=False))
 
 
-def _switch(name: str, home: Path | None, profile: str | None, output: Output, *, enabled: bool) -> None:
-    with CommandContext(home=home, profile=profile, output=output, purpose="lodestone generator", writes=True) as context:
+def _switch(at: HomeOptions, name: str, *, enabled: bool) -> None:
+    with CommandContext(at, purpose="lodestone generator", writes=True) as context:
         known = context.runtime.engine_names()
         if name not in known:
             raise UnknownNameError.among("generator", name, known)

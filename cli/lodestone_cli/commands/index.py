@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from lodestone.errors import InvalidRequestError
-from lodestone_cli.command_context import CommandContext, printable
+from lodestone_cli.command_context import CommandContext, HomeOptions, printable
 from lodestone_cli.completion import complete_corpora
 from lodestone_cli.naming import counted
-from lodestone_cli.options import HomeOption, LocalOption, Output, OutputOption, ProfileOption
+from lodestone_cli.options import LocalOption
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -23,6 +23,7 @@ _CLUSTER = "On a Ray cluster"
 
 
 def index(
+    at: HomeOptions,
     paths: Annotated[
         list[str] | None,
         typer.Argument(
@@ -79,9 +80,6 @@ def index(
         float | None, typer.Option("--cpus-per-actor", min=0.01, help="E.g. 2.", rich_help_panel=_CLUSTER)
     ] = None,
     local: LocalOption = False,
-    home: HomeOption = None,
-    profile: ProfileOption = None,
-    output: OutputOption = Output.HUMAN,
 ) -> None:
     """Index pictures. Run it again at any time: only what is new or changed is read, and what was cut short goes on."""
     cluster = {
@@ -91,9 +89,7 @@ def index(
         "cpus_per_actor": cpus_per_actor,
     }
     flags = {"index": {"workers": workers, "executor": executor}, "cluster": cluster}
-    with CommandContext(
-        home=home, profile=profile, output=output, purpose="lodestone index", flags=flags, local=local, writes=True
-    ) as context:
+    with CommandContext(at, purpose="lodestone index", flags=flags, local=local, writes=True) as context:
         from lodestone_cli.progress import shown_progress
         from lodestone_cli.stopping import outcome_of, stopped_by_signals
         from lodestone_jobs.index import run_index
@@ -103,7 +99,7 @@ def index(
         if retry_failed and not paths and not resume:
             paths = _folders_of_failures(context, meant)
         with (
-            stopped_by_signals(lambda: outcome_of(lambda: context.runtime.catalog, meant, home)) as stop,
+            stopped_by_signals(lambda: outcome_of(lambda: context.runtime.catalog, meant, at.home)) as stop,
             shown_progress(context) as progress,
         ):
             if resume:

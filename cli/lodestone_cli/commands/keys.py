@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Annotated, Final
 import typer
 
 from lodestone.errors import InvalidRequestError
-from lodestone_cli.command_context import CommandContext, printable
+from lodestone_cli.command_context import CommandContext, HomeOptions, printable
 from lodestone_cli.naming import local_time
-from lodestone_cli.options import HomeOption, Output, OutputOption, ProfileOption
+from lodestone_cli.option_groups import Commands
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from lodestone.access.keys import ApiKey
     from lodestone_schemas.access import Scope
 
-app = typer.Typer(help="API keys of the service (serve.auth.keys).", no_args_is_help=True)
+app = Commands(help="API keys of the service (serve.auth.keys).", no_args_is_help=True)
 
 _KeyId = Annotated[str, typer.Argument(help="Id of a key: lodestone keys list.")]
 _LISTED: Final = 1_000
@@ -30,6 +30,7 @@ _MOST_S: Final = 100 * 365 * 86_400
 
 @app.command()
 def create(
+    at: HomeOptions,
     name: Annotated[str, typer.Argument(help="What it is for.")],
     scope: Annotated[
         list[str] | None, typer.Option("--scope", "-s", help="search (default), feedback, index or admin; several times.")
@@ -40,12 +41,9 @@ def create(
     expires: Annotated[str | None, typer.Option("--expires", help="After so long, e.g. 90d, or at a date.")] = None,
     rate: Annotated[str | None, typer.Option("--rate", help="Requests at most, e.g. 600/minute.")] = None,
     force: Annotated[bool, typer.Option("--force", help="Take a corpus that does not exist yet.")] = False,
-    home: HomeOption = None,
-    profile: ProfileOption = None,
-    output: OutputOption = Output.HUMAN,
 ) -> None:
     """Make a key. It is shown this once: what is kept is a digest."""
-    with CommandContext(home=home, profile=profile, output=output, purpose="lodestone keys", writes=True) as context:
+    with CommandContext(at, purpose="lodestone keys", writes=True) as context:
         from lodestone.access.keys import ApiKey
         from lodestone.services.keys import check_corpora
         from lodestone_schemas.access import KeyRequest
@@ -66,9 +64,9 @@ def create(
 
 
 @app.command("list")
-def list_(home: HomeOption = None, profile: ProfileOption = None, output: OutputOption = Output.HUMAN) -> None:
+def list_(at: HomeOptions) -> None:
     """List the keys, newest first; also those that are not valid any more."""
-    with CommandContext(home=home, profile=profile, output=output, purpose="lodestone keys") as context:
+    with CommandContext(at, purpose="lodestone keys") as context:
         keys = context.runtime.catalog.keys(0, _LISTED) if context.runtime.home.exists() else []
 
         def human(console: Console) -> None:
@@ -81,26 +79,22 @@ def list_(home: HomeOption = None, profile: ProfileOption = None, output: Output
 
 
 @app.command()
-def revoke(key_id: _KeyId, home: HomeOption = None, profile: ProfileOption = None, output: OutputOption = Output.HUMAN) -> None:
+def revoke(at: HomeOptions, key_id: _KeyId) -> None:
     """End a key; every service that uses this home refuses it within five seconds."""
-    with CommandContext(home=home, profile=profile, output=output, purpose="lodestone keys", writes=True) as context:
-        context.require_home()
+    with CommandContext(at, purpose="lodestone keys", writes=True, existing=True) as context:
         key = context.runtime.catalog.revoke_key(key_id)
         context.emit(key.info().model_dump(mode="json"), lambda console: console.print(printable(_line(key)), markup=False))
 
 
 @app.command()
 def rotate(
+    at: HomeOptions,
     key_id: _KeyId,
     overlap: Annotated[str, typer.Option("--overlap", help="The old one stays valid so long, e.g. 0s, 1h, 7d.")] = "1h",
-    home: HomeOption = None,
-    profile: ProfileOption = None,
-    output: OutputOption = Output.HUMAN,
 ) -> None:
     """Put a new key in a key's place, with the same rights. Its holder keeps their queries and limits."""
     until = datetime.now(UTC) + timedelta(seconds=_seconds(overlap))
-    with CommandContext(home=home, profile=profile, output=output, purpose="lodestone keys", writes=True) as context:
-        context.require_home()
+    with CommandContext(at, purpose="lodestone keys", writes=True, existing=True) as context:
         key, written = context.runtime.catalog.rotate_key(key_id, until=until)
         _emit_new(context, key, written)
 

@@ -7,18 +7,19 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from lodestone.errors import InvalidRequestError
-from lodestone_cli.command_context import CommandContext, printable
-from lodestone_cli.options import HomeOption, LocalOption, Output, OutputOption, ProfileOption
+from lodestone_cli.command_context import CommandContext, HomeOptions, printable
+from lodestone_cli.option_groups import Commands
+from lodestone_cli.options import LocalOption
 
 if TYPE_CHECKING:
     from rich.console import Console
 
     from lodestone.indexing.embed.executors import ExecutorFactory
     from lodestone.indexing.progress import Progress
-    from lodestone.swap.report import SwapReport
+    from lodestone.swap.overview import SwapReport
     from lodestone.swap.swapping import Swapper
 
-app = typer.Typer(help="See what spaces are made of, and swap models.", no_args_is_help=True)
+app = Commands(help="See what spaces are made of, and swap models.", no_args_is_help=True)
 
 
 @app.callback()
@@ -27,9 +28,9 @@ def _group() -> None:
 
 
 @app.command("list")
-def list_(home: HomeOption = None, profile: ProfileOption = None, output: OutputOption = Output.HUMAN) -> None:
+def list_(at: HomeOptions) -> None:
     """Spaces, what they are made of, and what they could be made of instead."""
-    with CommandContext(home=home, profile=profile, output=output, purpose="lodestone models list") as context:
+    with CommandContext(at, purpose="lodestone models list") as context:
         from lodestone.swap.overview import models_overview
 
         found = models_overview(context.runtime)
@@ -38,6 +39,7 @@ def list_(home: HomeOption = None, profile: ProfileOption = None, output: Output
 
 @app.command()
 def swap(
+    at: HomeOptions,
     space: Annotated[str | None, typer.Option("--space", help="Which space.")] = None,
     to: Annotated[
         str | None, typer.Option("--to", help="What to make it of: a backbone, classifiers (A+B), a version.")
@@ -53,9 +55,6 @@ def swap(
     ] = False,
     executor: Annotated[str | None, typer.Option("--executor", help="auto, inline, processes or ray.")] = None,
     local: LocalOption = False,
-    home: HomeOption = None,
-    profile: ProfileOption = None,
-    output: OutputOption = Output.HUMAN,
 ) -> None:
     """Put another model behind a space. Searching goes on; nothing changes for it before --promote.
 
@@ -74,14 +73,11 @@ def swap(
     if to is not None and space is None:
         raise InvalidRequestError(f"which space shall be made of {to!r}?", hint="--space SPACE; see lodestone models list")
     flags = {"index": {"executor": executor}}
-    with CommandContext(
-        home=home, profile=profile, output=output, purpose="lodestone models swap", flags=flags, local=local, writes=True
-    ) as context:
+    with CommandContext(at, purpose="lodestone models swap", flags=flags, local=local, writes=True, existing=True) as context:
         from lodestone.swap.overview import swap_reports
         from lodestone_cli.progress import shown_progress
         from lodestone_jobs.pools import ray_pool
 
-        context.require_home()
         if status:
             reports = [one for one in swap_reports(context.runtime) if space in {None, one.swap.space}]
             context.emit([one.as_dict() for one in reports], lambda console: _print_all(console, reports))

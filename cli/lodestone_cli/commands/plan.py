@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from lodestone_cli.command_context import CommandContext
+from lodestone_cli.command_context import CommandContext, HomeOptions
 from lodestone_cli.options import Output, OutputOption, ProfileOption
 from lodestone_schemas.collections import Quantization
 
@@ -115,7 +115,7 @@ def plan(
     output: OutputOption = Output.HUMAN,
 ) -> None:
     """Plan machines, hours, memory and disk for a collection. Figures that are guesses are listed as such."""
-    with CommandContext(profile=profile, output=output, purpose="lodestone plan") as context:
+    with CommandContext(HomeOptions(profile=profile, output=output), purpose="lodestone plan") as context:
         from lodestone.capacity.advice import assumptions, cards_within
         from lodestone.capacity.formulas import Cluster
         from lodestone.capacity.formulas import plan as plan_capacity

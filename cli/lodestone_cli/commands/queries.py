@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from lodestone.errors import InvalidRequestError, NotFoundError
-from lodestone_cli.command_context import CommandContext, printable
+from lodestone_cli.command_context import CommandContext, HomeOptions, printable
 from lodestone_cli.completion import complete_queries
 from lodestone_cli.file_names import path_fields
 from lodestone_cli.history import KINDS, print_history
 from lodestone_cli.naming import checked, counted, first_few, short
-from lodestone_cli.options import HomeOption, LocalOption, Output, OutputOption, ProfileOption
+from lodestone_cli.options import LocalOption
 from lodestone_cli.progress import shown_wait
 from lodestone_cli.recorded import RecordedAnswer, load_recorded, picture_of, recorded_id
 from lodestone_cli.terminal.console import print_table
@@ -34,21 +34,18 @@ _MOVED = 5  # pictures that a replay names
 
 
 def explain(
+    at: HomeOptions,
     query_id: _RecordedOption = None,
     history: Annotated[bool, typer.Option("--list", help="List recorded queries instead.")] = False,
     limit: Annotated[int, typer.Option("--limit", "-n", min=1, max=200, help="Hits to explain, or queries to list.")] = 10,
     guides: Annotated[
         Path | None, typer.Option("--guides", help="Save the pictures that were drawn for it in this folder.")
     ] = None,
-    home: HomeOption = None,
-    profile: ProfileOption = None,
-    output: OutputOption = Output.HUMAN,
 ) -> None:
     """Show how a query was answered: plan, gate, guides, weights, and what put each picture where it stands."""
-    with CommandContext(home=home, profile=profile, output=output, away=True) as context:
+    with CommandContext(at, away=True, existing=True) as context:
         from lodestone_cli.explanation import print_explanation
 
-        context.require_home()
         if history:
             page = context.api.queries(limit=limit)
             value = page.model_dump(mode="json")
@@ -68,18 +65,13 @@ def explain(
 
 
 def replay(
+    at: HomeOptions,
     query_id: _RecordedOption = None,
     fresh: Annotated[bool, typer.Option("--fresh", help="Ask again, over the collection as it is now, and compare.")] = False,
     local: LocalOption = False,
-    home: HomeOption = None,
-    profile: ProfileOption = None,
-    output: OutputOption = Output.HUMAN,
 ) -> None:
     """Make a recorded query's ranking once more. From its record it is the same ranking, whatever changed since."""
-    with CommandContext(
-        home=home, profile=profile, output=output, purpose="lodestone replay", away=True, local=local
-    ) as context:
-        context.require_home()
+    with CommandContext(at, purpose="lodestone replay", away=True, local=local, existing=True) as context:
         recorded = load_recorded(context, query_id)
         with shown_wait(context, "asking again" if fresh else "replaying"):
             result = context.api.replay(recorded.query_id, fresh=fresh)
@@ -88,6 +80,7 @@ def replay(
 
 
 def feedback(
+    at: HomeOptions,
     query_id: _RecordedOption = None,
     relevant: Annotated[list[str] | None, typer.Option("--relevant", "-r", help=f"A right {_JudgedHelp}")] = None,
     irrelevant: Annotated[list[str] | None, typer.Option("--irrelevant", "-i", help=f"A wrong {_JudgedHelp}")] = None,
@@ -95,12 +88,9 @@ def feedback(
     withdraw: Annotated[
         bool, typer.Option("--withdraw", help="Take this feedback back, as it was given: its change of trust and its tags go.")
     ] = False,
-    home: HomeOption = None,
-    profile: ProfileOption = None,
-    output: OutputOption = Output.HUMAN,
 ) -> None:
     """Say which pictures of an answer were right: spaces that ranked them well are trusted more for such queries."""
-    with CommandContext(home=home, profile=profile, output=output, purpose="lodestone feedback", away=True) as context:
+    with CommandContext(at, purpose="lodestone feedback", away=True) as context:
         from lodestone_schemas.api import FeedbackRequest
 
         if not relevant and not irrelevant:

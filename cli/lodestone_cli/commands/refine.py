@@ -10,36 +10,24 @@ import typer
 
 from lodestone.errors import InvalidRequestError, NotFoundError
 from lodestone_cli.answer_output import emit_answer
-from lodestone_cli.command_context import CommandContext
+from lodestone_cli.command_context import CommandContext, HomeOptions
 from lodestone_cli.completion import complete_pictures, complete_queries
 from lodestone_cli.composed import (
-    CompositionOption,
-    DiversityOption,
     NamedPictures,
-    PhrasesOption,
-    RegionOption,
-    WeightOption,
-    WithoutOption,
+    PartOptions,
     answer_of,
     given,
     pictures_of,
-    region_of,
-    switch_of,
-    weights_of,
 )
 from lodestone_cli.naming import checked
 from lodestone_cli.options import (
     ExplainOption,
-    HomeOption,
     LimitOption,
     LocalOption,
     OffsetOption,
-    Output,
-    OutputOption,
-    ProfileOption,
 )
 from lodestone_cli.recorded import load_recorded, picture_of
-from lodestone_cli.result_files import ResultFiles, with_result_files
+from lodestone_cli.result_files import ResultFiles
 
 if TYPE_CHECKING:
     from lodestone_cli.recorded import RecordedAnswer
@@ -48,8 +36,10 @@ _LAST = "last"
 _NAMED = "its rank in the answer, its file or its id"
 
 
-@with_result_files
 def refine(
+    options: PartOptions,
+    at: HomeOptions,
+    files: ResultFiles,
     query_id: Annotated[
         str | None,
         typer.Argument(
@@ -59,7 +49,6 @@ def refine(
     words: Annotated[
         list[str] | None, typer.Option("--with", help="What it should show as well, in words; may be given several times.")
     ] = None,
-    without: WithoutOption = None,
     reference: Annotated[
         str | None, typer.Option("--reference", help=f"A result to go on from, in place of earlier pictures: {_NAMED}.")
     ] = None,
@@ -70,38 +59,20 @@ def refine(
     unlike: Annotated[
         list[str] | None, typer.Option("--unlike", help=f"Less like this picture: {_NAMED}.", autocompletion=complete_pictures)
     ] = None,
-    weight: WeightOption = None,
     drop: Annotated[
         list[str] | None, typer.Option("--drop", help="A part to leave out: words, picture, picture2 (see explain).")
     ] = None,
-    region: RegionOption = None,
-    diversity: DiversityOption = None,
-    phrases: PhrasesOption = None,
-    composition: CompositionOption = None,
     limit: LimitOption = 10,
     offset: OffsetOption = 0,
     explain: ExplainOption = False,
-    *,
-    files: ResultFiles,
     local: LocalOption = False,
-    home: HomeOption = None,
-    profile: ProfileOption = None,
-    output: OutputOption = Output.HUMAN,
 ) -> None:
     """Change a query and ask again: `lodestone refine --like 3 --with "at night" --without people`."""
     from lodestone_schemas.searching import SearchRequest
 
-    with CommandContext(home=home, profile=profile, output=output, away=True, local=local) as context:
-        files = files.checked(output)
-        changes = given(
-            without=without,
-            weights=weights_of(weight),
-            drop=drop,
-            region=region_of(region),
-            diversity=diversity,
-            phrases=switch_of(phrases),
-            composition=composition,
-        )
+    with CommandContext(at, away=True, local=local) as context:
+        files = files.checked(at.output)
+        changes = options.members() | given(drop=drop)
         if not (changes or words or reference or like or unlike):
             raise InvalidRequestError(
                 "nothing is to be changed", hint='lodestone refine --like 3 --with "at night" --without people --weight words=2'

@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from lodestone.errors import InvalidRequestError
-from lodestone_cli.command_context import CommandContext, printable
-from lodestone_cli.completion import complete_corpora, complete_runs
+from lodestone_cli.command_context import CommandContext, HomeOptions, printable
+from lodestone_cli.completion import complete_runs
 from lodestone_cli.naming import local_time
-from lodestone_cli.options import HomeOption, LocalOption, Output, OutputOption, ProfileOption
-from lodestone_cli.progress import shown_wait
-from lodestone_cli.run_progress import progress_lines
+from lodestone_cli.option_groups import Commands
+from lodestone_cli.options import HomeOption, LocalOption, OneCorpusOption, Output, OutputOption
+from lodestone_cli.progress import progress_lines, shown_wait
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from lodestone.catalog.records import RunState, SliceAttempt
     from lodestone_schemas.runs import RunInfo
 
-app = typer.Typer(help="Index runs: list, show, cancel, try failures again.", no_args_is_help=True)
+app = Commands(help="Index runs: list, show, cancel, try failures again.", no_args_is_help=True)
 
 RunArgument = Annotated[
     str | None, typer.Argument(help="Id of a run, or its beginning; default: the last one.", autocompletion=complete_runs)
@@ -36,9 +36,7 @@ _CUT_SHORT = frozenset({"failed", "interrupted", "cancelled"})
 @app.command("list")
 def list_(
     limit: Annotated[int, typer.Option("--limit", "-n", min=1, max=10_000, help="Runs to show, newest first.")] = 20,
-    corpus: Annotated[
-        str | None, typer.Option("--corpus", "-c", help="Only of this corpus.", autocompletion=complete_corpora)
-    ] = None,
+    corpus: OneCorpusOption = None,
     state: Annotated[
         str | None, typer.Option("--state", help="Only running, done, failed, interrupted or cancelled ones.")
     ] = None,
@@ -46,7 +44,7 @@ def list_(
     output: OutputOption = Output.HUMAN,
 ) -> None:
     """List runs, newest first."""
-    with CommandContext(home=home, output=output, away=True) as context:
+    with CommandContext(HomeOptions(home=home, output=output), away=True) as context:
         wanted = _state(state)
         if not context.has_home:
             context.emit([], lambda console: _print_list(console, []))
@@ -64,8 +62,7 @@ def show(
     output: OutputOption = Output.HUMAN,
 ) -> None:
     """Show one run: what was asked for, what became of it, its tries at slices and its failures."""
-    with CommandContext(home=home, output=output, away=True) as context:
-        context.require_home()
+    with CommandContext(HomeOptions(home=home, output=output), away=True, existing=True) as context:
         info = context.api.run(context.locator.run(run))
         facts = _facts(context, info) | _record(context, info)
         context.emit(facts, lambda console: _print_run(console, facts))
@@ -74,8 +71,7 @@ def show(
 @app.command()
 def cancel(run: RunArgument = None, home: HomeOption = None, output: OutputOption = Output.HUMAN) -> None:
     """Ask a running run to stop. It stops within seconds, keeps what it finished, and can be resumed."""
-    with CommandContext(home=home, output=output, away=True) as context:
-        context.require_home()
+    with CommandContext(HomeOptions(home=home, output=output), away=True, existing=True) as context:
         after = context.api.cancel_run(context.locator.run(run, running=True))
         facts = {"run_id": after.run_id, "state": after.state, "cancel_requested": after.cancel_requested}
 
@@ -91,17 +87,9 @@ def cancel(run: RunArgument = None, home: HomeOption = None, output: OutputOptio
 
 
 @app.command("retry-failed")
-def retry_failed(
-    run: RunArgument = None,
-    local: LocalOption = False,
-    home: HomeOption = None,
-    profile: ProfileOption = None,
-    output: OutputOption = Output.HUMAN,
-) -> None:
+def retry_failed(at: HomeOptions, run: RunArgument = None, local: LocalOption = False) -> None:
     """Ask for the same again, trying the files that failed once more."""
-    with CommandContext(
-        home=home, profile=profile, output=output, purpose="lodestone runs retry-failed", local=local, writes=True
-    ) as context:
+    with CommandContext(at, purpose="lodestone runs retry-failed", local=local, writes=True) as context:
         from lodestone.indexing.run.history import recall
         from lodestone_cli.commands.index import print_report
         from lodestone_cli.progress import shown_progress
@@ -116,7 +104,7 @@ def retry_failed(
                 f"run {run_id} does not say what was indexed", hint="lodestone index --retry-failed FOLDER"
             )
         with (
-            stopped_by_signals(lambda: outcome_of(lambda: context.runtime.catalog, request.corpus, home)) as stop,
+            stopped_by_signals(lambda: outcome_of(lambda: context.runtime.catalog, request.corpus, at.home)) as stop,
             shown_progress(context) as progress,
         ):
             report = run_index(
@@ -141,16 +129,14 @@ def export_failures(
             "--run", help="Only what failed last in this run; default: all that stands.", autocompletion=complete_runs
         ),
     ] = None,
-    corpus: Annotated[
-        str | None, typer.Option("--corpus", "-c", help="Only of this corpus.", autocompletion=complete_corpora)
-    ] = None,
+    corpus: OneCorpusOption = None,
     home: HomeOption = None,
     output: OutputOption = Output.HUMAN,
 ) -> None:
     """Write the files that could not be used, with the reasons, to a table."""
     from lodestone_cli.failure_table import failure_rows, write_table
 
-    with CommandContext(home=home, output=output) as context:
+    with CommandContext(HomeOptions(home=home, output=output)) as context:
         catalog = context.runtime.catalog
         run_id = None if run is None else context.locator.run(run)
         corpus_id = None if corpus is None else catalog.corpus(corpus).corpus_id

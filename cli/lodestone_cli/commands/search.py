@@ -8,50 +8,31 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from lodestone_cli.answer_output import emit_answer, note_filters_without_pictures, page_query
-from lodestone_cli.command_context import CommandContext, printable
+from lodestone_cli.command_context import CommandContext, HomeOptions, printable
 from lodestone_cli.completion import complete_pictures
 from lodestone_cli.composed import (
-    CompositionOption,
-    DiversityOption,
     LikeOption,
-    PhrasesOption,
-    RegionOption,
+    PartOptions,
     UnlikeOption,
-    WeightOption,
-    WithoutOption,
     answer_of,
     given,
     indexed,
     pictures_of,
-    region_of,
     switch_of,
-    weights_of,
 )
-from lodestone_cli.dates import Dates, dates_of
+from lodestone_cli.dates import Dates, FilterOptions
 from lodestone_cli.naming import checked
 from lodestone_cli.options import (
     CollapseOption,
-    CorpusFilterOption,
-    DateFromOption,
-    DateToOption,
     ExplainOption,
     FusionOption,
-    HomeOption,
     LimitOption,
     LocalOption,
-    MonthOption,
     OffsetOption,
-    Output,
-    OutputOption,
-    PathPrefixOption,
-    ProfileOption,
-    RootFilterOption,
-    YearOption,
 )
 from lodestone_cli.picture_files import picture_file, picture_id, read_picture
-from lodestone_cli.place_and_time import filters_of
 from lodestone_cli.progress import shown_wait
-from lodestone_cli.result_files import ResultFiles, with_result_files
+from lodestone_cli.result_files import ResultFiles
 from lodestone_cli.sets import AnyOption, NotOption, WhereOption, knowing_restrictions, match_of
 from lodestone_cli.while_indexing import saying_how_far
 
@@ -60,30 +41,20 @@ if TYPE_CHECKING:
     from lodestone_schemas.api import SearchOptions, SearchResponse
 
 
-@with_result_files
 def search(
+    changes: PartOptions,
+    which: FilterOptions,
+    at: HomeOptions,
+    files: ResultFiles,
     ctx: typer.Context,
     query: Annotated[list[str] | None, typer.Argument(help="What the picture shows, in words.")] = None,
     any_of: AnyOption = None,
     where: WhereOption = None,
     refused: NotOption = None,
-    without: WithoutOption = None,
     like: LikeOption = None,
     unlike: UnlikeOption = None,
-    weight: WeightOption = None,
-    region: RegionOption = None,
-    diversity: DiversityOption = None,
-    phrases: PhrasesOption = None,
-    composition: CompositionOption = None,
     limit: LimitOption = 10,
     offset: OffsetOption = 0,
-    corpus: CorpusFilterOption = None,
-    root: RootFilterOption = None,
-    path: PathPrefixOption = None,
-    taken_from: DateFromOption = None,
-    taken_to: DateToOption = None,
-    year: YearOption = None,
-    month: MonthOption = None,
     guides: Annotated[
         int | None, typer.Option("--guides", min=0, max=64, help="Most guides to use; 0: the words alone.")
     ] = None,
@@ -109,12 +80,7 @@ def search(
     deadline: Annotated[int | None, typer.Option("--deadline", min=1, help="Milliseconds allowed for the answer.")] = None,
     explain: ExplainOption = False,
     collapse: CollapseOption = False,
-    *,
-    files: ResultFiles,
     local: LocalOption = False,
-    home: HomeOption = None,
-    profile: ProfileOption = None,
-    output: OutputOption = Output.HUMAN,
 ) -> None:
     """Find pictures by what they show: `lodestone search "two dogs on a beach"`, `lodestone search "at night" --like a.jpg`."""
     from lodestone.text_encoders.text import normalise_query
@@ -126,9 +92,9 @@ def search(
             "without either: lodestone browse",
             ctx,
         )
-    with CommandContext(home=home, profile=profile, output=output, away=True, local=local) as context:
-        files = files.checked(output)
-        dates = dates_of(taken_from, taken_to, year, month)
+    with CommandContext(at, away=True, local=local) as context:
+        files = files.checked(at.output)
+        dates = which.dates()
         words = normalise_query(" ".join(query)) if query else ""
         _check_profile(context)
         context.require_home()
@@ -137,22 +103,17 @@ def search(
         asked, match = match_of(context, words, others=any_of, holding=where, refused=refused)
         parts = given(
             match=match,
-            without=without,
             like=named.ids,
             unlike=indexed(context, unlike),
-            weights=weights_of(weight),
-            region=region_of(region),
-            diversity=diversity,
-            phrases=switch_of(phrases),
-            composition=composition,
         )
         request = checked(
             lambda: SearchRequest(
                 **parts,
+                **changes.members(),
                 query=asked,
                 limit=limit,
                 offset=offset,
-                filters=filters_of(context, corpus, root, path, dates),
+                filters=which.filters(context),
                 guides=guides,
                 generators=generator,
                 seed=seed,
@@ -171,7 +132,7 @@ def search(
         _note_ignored_settings(context)
         with knowing_restrictions():
             response = answer_of(context, request, named.files)
-        note_filters_without_pictures(context, response, path=path, dated=dates != Dates())
+        note_filters_without_pictures(context, response, path=which.path, dated=dates != Dates())
         emit_answer(
             context,
             response,
@@ -183,36 +144,26 @@ def search(
         )
 
 
-@with_result_files
 def similar(
+    which: FilterOptions,
+    at: HomeOptions,
+    files: ResultFiles,
     image: Annotated[
         str, typer.Argument(help="A picture file, or the name or id of an indexed one.", autocompletion=complete_pictures)
     ],
     limit: LimitOption = 10,
     offset: OffsetOption = 0,
-    corpus: CorpusFilterOption = None,
-    root: RootFilterOption = None,
-    path: PathPrefixOption = None,
-    taken_from: DateFromOption = None,
-    taken_to: DateToOption = None,
-    year: YearOption = None,
-    month: MonthOption = None,
     fusion: FusionOption = None,
     explain: ExplainOption = False,
     collapse: CollapseOption = False,
-    *,
-    files: ResultFiles,
     local: LocalOption = False,
-    home: HomeOption = None,
-    profile: ProfileOption = None,
-    output: OutputOption = Output.HUMAN,
 ) -> None:
     """Find pictures like a given one: `lodestone similar photo.jpg`."""
     from lodestone_schemas.searching import SearchOptions
 
-    with CommandContext(home=home, profile=profile, output=output, away=True, local=local) as context:
-        files = files.checked(output)
-        dates = dates_of(taken_from, taken_to, year, month)
+    with CommandContext(at, away=True, local=local) as context:
+        files = files.checked(at.output)
+        dates = which.dates()
         _check_profile(context)
         context.require_home()
         context.require_store()
@@ -220,7 +171,7 @@ def similar(
             lambda: SearchOptions(
                 limit=limit,
                 offset=offset,
-                filters=filters_of(context, corpus, root, path, dates),
+                filters=which.filters(context),
                 fusion=fusion,
                 explain=explain,
                 collapse=collapse,
@@ -239,7 +190,7 @@ def similar(
                 import asyncio
 
                 response = asyncio.run(_by_file(context, picture_file(image), options))
-        note_filters_without_pictures(context, response, path=path, dated=dates != Dates())
+        note_filters_without_pictures(context, response, path=which.path, dated=dates != Dates())
         emit_answer(context, response, files, corpora=options.filters.corpora, page=page, explained=explain)
 
 

@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from lodestone_cli.command_context import CommandContext
-from lodestone_cli.options import HomeOption, Output, OutputOption, ProfileOption
+from lodestone_cli.command_context import CommandContext, HomeOptions
+from lodestone_cli.option_groups import Commands
+from lodestone_cli.options import HomeOption, Output, ProfileOption
 from lodestone_cli.progress import shown_wait
 
 if TYPE_CHECKING:
@@ -26,7 +27,7 @@ class ServeEngine(StrEnum):
     RAY = "ray"
 
 
-app = typer.Typer(help="Run the search service, here or on a Ray cluster.", invoke_without_command=True)
+app = Commands(help="Run the search service, here or on a Ray cluster.", invoke_without_command=True)
 
 ConfigOption = Annotated[Path | None, typer.Option("--config", help="Settings (TOML), in place of the home's lodestone.toml.")]
 
@@ -54,7 +55,9 @@ def serve(
     bound = {name: value for name, value in (("host", host), ("port", port), ("engine", engine)) if value is not None}
     sections = {name: value for name, value in given.items() if name not in {"home", "profile"}}
     flags = {**sections, "serve": {**given.get("serve", {}), **bound}}
-    with CommandContext(home=home or given.get("home"), profile=profile or given.get("profile"), flags=flags) as context:
+    with CommandContext(
+        HomeOptions(home=home or given.get("home"), profile=profile or given.get("profile")), flags=flags
+    ) as context:
         from rich.markup import escape
 
         from lodestone.config.home import Home
@@ -82,18 +85,16 @@ def serve(
 
 @app.command()
 def build(
+    at: HomeOptions,
     config: ConfigOption = None,
     file: Annotated[Path | None, typer.Option("--file", "-f", help="Write it there instead of to standard output.")] = None,
-    home: HomeOption = None,
-    profile: ProfileOption = None,
-    output: OutputOption = Output.HUMAN,
 ) -> None:
     """Print the configuration that a Ray cluster runs (serveConfigV2, YAML), checked with Ray's own schema.
 
     It holds no secrets: what every container needs in its environment is said on standard error.
     """
     _configured(config)
-    with CommandContext(home=home, profile=profile, output=output) as context:
+    with CommandContext(at) as context:
         from lodestone_serve.graph.config import as_yaml, serve_config
         from lodestone_serve.graph.secrets import secret_variables
         from lodestone_serve.traffic.proxy_middleware import PROXY_ENVIRONMENT, proxy_variables
@@ -102,7 +103,7 @@ def build(
         made = serve_config(settings)
         if file is not None:
             file.write_text(as_yaml(made), encoding="utf-8")
-        elif output is Output.JSON:
+        elif at.output is Output.JSON:
             context.emit(made, lambda _: None)
         else:
             sys.stdout.write(as_yaml(made))
@@ -114,14 +115,12 @@ def build(
 
 @app.command()
 def deploy(
+    at: HomeOptions,
     address: Annotated[str, typer.Option("--address", "-a", help="Dashboard of the cluster, http://HOST:8265.")],
     config: Annotated[
         Path | None, typer.Option("--config", help="What `serve build` wrote (YAML), or settings (TOML).")
     ] = None,
     wait: Annotated[float, typer.Option("--wait", min=0, help="Seconds to wait until everything runs; 0: not.")] = 600.0,
-    home: HomeOption = None,
-    profile: ProfileOption = None,
-    output: OutputOption = Output.HUMAN,
 ) -> None:
     """Give a running Ray cluster the configuration, as `serve deploy` does, and wait until everything in it runs."""
     given = None
@@ -135,7 +134,7 @@ def deploy(
         given = yaml.safe_load(text)
     else:
         _configured(config)
-    with CommandContext(home=home, profile=profile, output=output) as context:
+    with CommandContext(at) as context:
         from lodestone_serve.graph.config import serve_config
         from lodestone_serve.graph.deploy import deploy as give
 
@@ -149,7 +148,7 @@ def _unlocking_page(settings: Settings, url: str) -> str:
     """Return the address to open: of a page that unlocks the service for this machine's user, where it asks for no keys."""
     from lodestone.config.home import Home
     from lodestone.home.unlocking import offer
-    from lodestone_serve.auth.same_machine import SameMachine
+    from lodestone_serve.auth.passes import SameMachine
 
     if not SameMachine(settings.serve).possible:
         return url

@@ -8,12 +8,11 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
-from lodestone_cli.command_context import CommandContext, printable
+from lodestone_cli.command_context import CommandContext, HomeOptions, printable
 from lodestone_cli.file_names import name_of, shown_name
 from lodestone_cli.naming import corpora_of, local_time
-from lodestone_cli.options import HomeOption, Output, OutputOption, ProfileOption
+from lodestone_cli.progress import short_progress
 from lodestone_cli.remains import print_notes, remains_facts
-from lodestone_cli.run_progress import short_progress
 from lodestone_cli.stopping import resume_command
 
 if TYPE_CHECKING:
@@ -27,15 +26,13 @@ _RUN_FIELDS: Final = {"run_id", "kind", "state", "stage", "started_at", "counts"
 
 
 def status(
+    at: HomeOptions,
     failures: Annotated[
         bool, typer.Option("--failures", help="List the files that could not be used, with the reason.")
     ] = False,
-    home: HomeOption = None,
-    profile: ProfileOption = None,
-    output: OutputOption = Output.HUMAN,
 ) -> None:
     """Show corpora, spaces, the last runs and the running service; with --failures the files that could not be used."""
-    with CommandContext(home=home, profile=profile, output=output, away=True) as context:
+    with CommandContext(at, away=True) as context:
         if context.remote is not None:
             remote_facts = _failures_of_last_run(context.remote) if failures else _facts_of(context.remote)
             context.emit(remote_facts, lambda console: _print_remote(console, remote_facts))

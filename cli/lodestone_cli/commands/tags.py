@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from lodestone.errors import InvalidRequestError, NotFoundError
-from lodestone_cli.command_context import CommandContext, printable
-from lodestone_cli.completion import complete_corpora
+from lodestone_cli.command_context import CommandContext, HomeOptions, printable
 from lodestone_cli.file_names import path_fields
 from lodestone_cli.naming import counted, id_among, is_id, short
-from lodestone_cli.options import HomeOption, Output, OutputOption, ProfileOption
+from lodestone_cli.option_groups import Commands
+from lodestone_cli.options import OneCorpusOption
 from lodestone_cli.progress import shown_wait
 from lodestone_cli.terminal.console import print_table
 
@@ -24,9 +24,8 @@ if TYPE_CHECKING:
 
     from lodestone_schemas.api import PictureTags, TagPage
 
-app = typer.Typer(help="Tags of pictures: those that searches left, and your own.", no_args_is_help=True)
+app = Commands(help="Tags of pictures: those that searches left, and your own.", no_args_is_help=True)
 
-_CorpusOption = Annotated[str | None, typer.Option("--corpus", "-c", help="Only this corpus.", autocompletion=complete_corpora)]
 _SourceOption = Annotated[str | None, typer.Option("--source", help="Only tags of this source: implicit, feedback or user.")]
 _UNITS = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days", "w": "weeks"}
 _PAGE = 10_000  # tags read at once to find the beginning of an id
@@ -34,19 +33,16 @@ _PAGE = 10_000  # tags read at once to find the beginning of an id
 
 @app.command("list")
 def list_(
-    corpus: _CorpusOption = None,
+    at: HomeOptions,
+    corpus: OneCorpusOption = None,
     text: Annotated[str | None, typer.Option("--text", help="Exactly this tag.")] = None,
     image: Annotated[str | None, typer.Option("--image", help="Of this picture: its file or id.")] = None,
     source: _SourceOption = None,
     limit: Annotated[int, typer.Option("--limit", "-n", min=1, max=200, help="Tags to show.")] = 50,
     offset: Annotated[int, typer.Option("--offset", min=0, help="Tags to skip.")] = 0,
-    home: HomeOption = None,
-    profile: ProfileOption = None,
-    output: OutputOption = Output.HUMAN,
 ) -> None:
     """List tags, newest first."""
-    with CommandContext(home=home, profile=profile, output=output, away=True) as context:
-        context.require_home()
+    with CommandContext(at, away=True, existing=True) as context:
         image_id = None if image is None else _one_picture(context, image)
         page = context.api.tags(offset, limit, corpus=corpus, text=text, source=source, image_id=image_id)
         paths = context.locator.paths(tag.image_id for tag in page.tags)
@@ -57,15 +53,12 @@ def list_(
 
 @app.command()
 def texts(
+    at: HomeOptions,
     source: _SourceOption = None,
     limit: Annotated[int, typer.Option("--limit", "-n", min=1, max=200, help="Texts to show.")] = 50,
-    home: HomeOption = None,
-    profile: ProfileOption = None,
-    output: OutputOption = Output.HUMAN,
 ) -> None:
     """List the texts of tags with their numbers of pictures, those of most pictures first."""
-    with CommandContext(home=home, profile=profile, output=output, away=True) as context:
-        context.require_home()
+    with CommandContext(at, away=True, existing=True) as context:
         value = context.api.tag_texts(limit, source=source)
 
         def human(console: Console) -> None:
@@ -79,17 +72,14 @@ def texts(
 
 @app.command()
 def add(
+    at: HomeOptions,
     text: Annotated[str, typer.Argument(help="The tag, a few words.")],
     images: Annotated[list[str], typer.Argument(help="Pictures: files or ids.")],
-    home: HomeOption = None,
-    profile: ProfileOption = None,
-    output: OutputOption = Output.HUMAN,
 ) -> None:
     """Tag pictures by hand: `lodestone tags add "our old house" ~/Pictures/1987/*.jpg`."""
-    with CommandContext(home=home, profile=profile, output=output, purpose="lodestone tags", away=True) as context:
+    with CommandContext(at, purpose="lodestone tags", away=True, existing=True) as context:
         from lodestone_schemas.api import TagRequest
 
-        context.require_home()
         wanted = [image_id for name in images for image_id in context.locator.pictures(name)]
         started = datetime.now(UTC)
         with shown_wait(context, "tagging"):
@@ -105,14 +95,10 @@ def add(
 
 @app.command()
 def suggest(
-    picture: Annotated[str, typer.Argument(help="A picture: a file, indexed or not, or the id of one.")],
-    home: HomeOption = None,
-    profile: ProfileOption = None,
-    output: OutputOption = Output.HUMAN,
+    at: HomeOptions, picture: Annotated[str, typer.Argument(help="A picture: a file, indexed or not, or the id of one.")]
 ) -> None:
     """Show what models find out about a picture: labels, sharpness and exposure, and whether it is safe. Nothing is kept."""
-    with CommandContext(home=home, profile=profile, output=output, purpose="lodestone tags", away=True) as context:
-        context.require_home()
+    with CommandContext(at, purpose="lodestone tags", away=True, existing=True) as context:
         with shown_wait(context, "looking at the picture"):
             tags = context.api.tag_image(picture.lower()) if is_id(picture) else context.api.tag_picture(_content(picture))
         context.emit(tags.model_dump(mode="json"), lambda console: _print_suggested(console, tags))
@@ -120,29 +106,23 @@ def suggest(
 
 @app.command()
 def remove(
-    tag_ids: Annotated[list[str], typer.Argument(help="Ids of tags, or their beginnings: tags list.")],
-    home: HomeOption = None,
-    profile: ProfileOption = None,
-    output: OutputOption = Output.HUMAN,
+    at: HomeOptions, tag_ids: Annotated[list[str], typer.Argument(help="Ids of tags, or their beginnings: tags list.")]
 ) -> None:
     """Take tags away from pictures."""
-    with CommandContext(home=home, profile=profile, output=output, purpose="lodestone tags", away=True) as context:
-        context.require_home()
+    with CommandContext(at, purpose="lodestone tags", away=True, existing=True) as context:
         removed = _removed(context, _tags_named(context, tag_ids))
         context.emit({"removed": removed}, lambda console: console.print(f"removed {counted(removed, 'tag')}"))
 
 
 @app.command()
 def undo(
+    at: HomeOptions,
     since: Annotated[str, typer.Option("--since", help="A time, in UTC (2024-05-01T12:00), or how long ago (30m, 2h, 1d).")],
-    corpus: _CorpusOption = None,
+    corpus: OneCorpusOption = None,
     source: _SourceOption = None,
-    home: HomeOption = None,
-    profile: ProfileOption = None,
-    output: OutputOption = Output.HUMAN,
 ) -> None:
     """Take away every tag that was put since a time."""
-    with CommandContext(home=home, profile=profile, output=output, purpose="lodestone tags", writes=True) as context:
+    with CommandContext(at, purpose="lodestone tags", writes=True) as context:
         from lodestone_cli.home_client import deliver_tags
 
         moment = _moment(since)

@@ -10,10 +10,11 @@ import typer
 
 from lodestone.config.compositions import DEFAULT_COMPOSITION
 from lodestone.errors import InvalidRequestError
-from lodestone_cli.command_context import CommandContext, printable
+from lodestone_cli.command_context import CommandContext, HomeOptions, printable
 from lodestone_cli.completion import complete_corpora
 from lodestone_cli.naming import counted
-from lodestone_cli.options import HomeOption, LocalOption, Output, OutputOption, ProfileOption
+from lodestone_cli.option_groups import Commands
+from lodestone_cli.options import LocalOption
 from lodestone_cli.terminal.console import print_table
 
 if TYPE_CHECKING:
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
     from lodestone.training.retrain_weights import WeightTrainingReport
     from lodestone.training.sources import CaptionedPictures
 
-app = typer.Typer(help="Learn from captions, judgements and feedback.", no_args_is_help=True)
+app = Commands(help="Learn from captions, judgements and feedback.", no_args_is_help=True)
 
 
 @app.callback()
@@ -35,6 +36,7 @@ def _group() -> None:
 
 @app.command()
 def bridge(
+    at: HomeOptions,
     captions: Annotated[Path | None, typer.Option("--captions", help="Table with the columns file and caption.")] = None,
     images: Annotated[Path | None, typer.Option("--images", help="Folder with the pictures of --captions.")] = None,
     corpus: Annotated[
@@ -47,18 +49,13 @@ def bridge(
     ] = False,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Train and measure, change nothing.")] = False,
     local: LocalOption = False,
-    home: HomeOption = None,
-    profile: ProfileOption = None,
-    output: OutputOption = Output.HUMAN,
 ) -> None:
     """Train the text-image bridge, re-project the collection and promote the result. No picture of it is read again."""
     if (captions is None) != (images is None) or (captions is None) == (corpus is None):
         raise InvalidRequestError(
             "say what to learn from", hint="--captions captions.tsv --images FOLDER, or --corpus NAME for an indexed corpus"
         )
-    with CommandContext(
-        home=home, profile=profile, output=output, purpose="lodestone train bridge", local=local, writes=True
-    ) as context:
+    with CommandContext(at, purpose="lodestone train bridge", local=local, writes=True) as context:
         from lodestone.training.retrain import retrain_bridge
         from lodestone_cli.progress import shown_progress
         from lodestone_jobs.index import through
@@ -87,6 +84,7 @@ def bridge(
 
 @app.command()
 def complexity(
+    at: HomeOptions,
     judgements: Annotated[
         Path | None, typer.Option("--judgements", help="Queries and their right pictures, TSV (query, file) or JSON.")
     ] = None,
@@ -95,23 +93,17 @@ def complexity(
         float, typer.Option("--most-loss", min=0, max=1, help="Mean average precision that the gate may cost.")
     ] = 0.01,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Fit and measure, change nothing.")] = False,
-    home: HomeOption = None,
-    profile: ProfileOption = None,
-    output: OutputOption = Output.HUMAN,
 ) -> None:
     """Fit the complexity gate, which finds the queries that the text pass answers well enough without guides."""
     from lodestone.training.retrain_gate import TRAINING
 
     if judgements is None and not feedback:
         raise InvalidRequestError("say what to learn from", hint="--judgements FILE, or feedback (lodestone feedback)")
-    with CommandContext(
-        home=home, profile=profile, output=output, purpose="lodestone train complexity", flags=dict(TRAINING), writes=True
-    ) as context:
+    with CommandContext(at, purpose="lodestone train complexity", flags=dict(TRAINING), writes=True, existing=True) as context:
         from lodestone.training.judgements import read_judgements
         from lodestone.training.retrain_gate import train_complexity
         from lodestone_cli.progress import shown_progress
 
-        context.require_home()
         judged = None if judgements is None else read_judgements(judgements.expanduser())
         with shown_progress(context) as progress:
             report = train_complexity(
@@ -122,6 +114,7 @@ def complexity(
 
 @app.command()
 def weights(
+    at: HomeOptions,
     pairs: Annotated[Path | None, typer.Argument(help="Queries and their right pictures, one JSON object a line.")] = None,
     from_feedback: Annotated[
         bool, typer.Option("--from-feedback", help="Learn from judged answers to composed queries.")
@@ -136,17 +129,13 @@ def weights(
     rounds: Annotated[int, typer.Option("--rounds", min=1, max=1000, help="Rounds at most.")] = 20,
     seed: Annotated[int, typer.Option("--seed", min=0, help="Makes training repeatable.")] = 0,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Learn and measure, change nothing.")] = False,
-    home: HomeOption = None,
-    profile: ProfileOption = None,
-    output: OutputOption = Output.HUMAN,
 ) -> None:
     """Learn how much each modality of composed queries counts, from queries and the pictures that are right for them."""
-    with CommandContext(home=home, profile=profile, output=output, purpose="lodestone train weights", writes=True) as context:
+    with CommandContext(at, purpose="lodestone train weights", writes=True, existing=True) as context:
         from lodestone.training.modality_weights import LearningOptions
         from lodestone.training.retrain_weights import train_weights
         from lodestone_cli.progress import shown_counts
 
-        context.require_home()
         context.require_store()
         options = LearningOptions(k=limit, negatives=negatives, hard=not random, learning_rate=rate, rounds=rounds, seed=seed)
         with shown_counts(context) as count:

@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from lodestone.errors import InvalidRequestError, NotFoundError
-from lodestone_cli.command_context import CommandContext, printable
+from lodestone_cli.command_context import CommandContext, HomeOptions, printable
 from lodestone_cli.naming import counted, id_among, local_time, short
-from lodestone_cli.options import HomeOption, Output, OutputOption, ProfileOption
+from lodestone_cli.option_groups import Commands
+from lodestone_cli.options import HomeOption, ProfileOption
 from lodestone_cli.terminal.console import print_table
 
 if TYPE_CHECKING:
@@ -21,33 +22,29 @@ if TYPE_CHECKING:
     from lodestone.catalog.use_records import TrustEvent
     from lodestone_schemas.api import TrustPage
 
-app = typer.Typer(help="What feedback has taught about the spaces, topic by topic.", no_args_is_help=True)
+app = Commands(help="What feedback has taught about the spaces, topic by topic.", no_args_is_help=True)
 
 _TEACH = "lodestone feedback QUERY_ID --relevant 1 --irrelevant 2"
 
 
 @app.command()
-def show(home: HomeOption = None, profile: ProfileOption = None, output: OutputOption = Output.HUMAN) -> None:
+def show(at: HomeOptions) -> None:
     """Show the trust in each space, topic by topic; 1 is neutral."""
-    with CommandContext(home=home, profile=profile, output=output, away=True) as context:
-        context.require_home()
+    with CommandContext(at, away=True, existing=True) as context:
         page = context.api.trust()
         context.emit(page.model_dump(mode="json"), lambda console: _print_topics(console, page))
 
 
 @app.command()
 def events(
+    at: HomeOptions,
     topic: Annotated[str | None, typer.Option("--topic", help="Only of this topic.")] = None,
     limit: Annotated[int, typer.Option("--limit", "-n", min=1, max=1_000, help="Events to show.")] = 20,
-    home: HomeOption = None,
-    profile: ProfileOption = None,
-    output: OutputOption = Output.HUMAN,
 ) -> None:
     """List what changed trust, newest first, with its cause."""
-    with CommandContext(home=home, profile=profile, output=output) as context:
+    with CommandContext(at, existing=True) as context:
         from lodestone.trust.events import UNDO, in_force
 
-        context.require_home()
         found = context.runtime.trust.events(topic=topic, limit=limit)
         standing = {one.event_id for one in in_force(context.runtime.catalog.trust_events())} if found else set()
         undone = {one.event_id for one in found if one.kind != UNDO} - standing
@@ -57,14 +54,10 @@ def events(
 
 @app.command()
 def undo(
-    event_id: Annotated[str, typer.Argument(help="Id of an event, or its beginning: lodestone trust events.")],
-    home: HomeOption = None,
-    profile: ProfileOption = None,
-    output: OutputOption = Output.HUMAN,
+    at: HomeOptions, event_id: Annotated[str, typer.Argument(help="Id of an event, or its beginning: lodestone trust events.")]
 ) -> None:
     """Take one change back: trust becomes what it would be without it."""
-    with CommandContext(home=home, profile=profile, output=output, purpose="lodestone trust", writes=True) as context:
-        context.require_home()
+    with CommandContext(at, purpose="lodestone trust", writes=True, existing=True) as context:
         known = {one.event_id: one for one in context.runtime.catalog.trust_events()}
         undone = known[id_among(event_id, known, what="change of trust", hint="lodestone trust events")]
         event = context.runtime.trust.undo(undone.event_id)
@@ -72,15 +65,9 @@ def undo(
 
 
 @app.command()
-def reset(
-    topic: Annotated[str | None, typer.Option("--topic", help="Only this topic.")] = None,
-    home: HomeOption = None,
-    profile: ProfileOption = None,
-    output: OutputOption = Output.HUMAN,
-) -> None:
+def reset(at: HomeOptions, topic: Annotated[str | None, typer.Option("--topic", help="Only this topic.")] = None) -> None:
     """Make trust neutral again. The events stay, so this can be undone, too."""
-    with CommandContext(home=home, profile=profile, output=output, purpose="lodestone trust", writes=True) as context:
-        context.require_home()
+    with CommandContext(at, purpose="lodestone trust", writes=True, existing=True) as context:
         known = [one.topic for one in context.runtime.trust.show().topics]
         if not known:
             raise NotFoundError("nothing is learnt yet: trust is neutral", hint=_TEACH)
@@ -96,8 +83,7 @@ def export(
     profile: ProfileOption = None,
 ) -> None:
     """Write the learnt trust as JSON."""
-    with CommandContext(home=home, profile=profile) as context:
-        context.require_home()
+    with CommandContext(HomeOptions(home=home, profile=profile), existing=True) as context:
         content = context.runtime.trust.export()
         text = _one_topic_a_line(content)
         if file is None:
@@ -111,14 +97,9 @@ def export(
 
 
 @app.command("import")
-def import_(
-    file: Annotated[Path, typer.Argument(help="Written by lodestone trust export.")],
-    home: HomeOption = None,
-    profile: ProfileOption = None,
-    output: OutputOption = Output.HUMAN,
-) -> None:
+def import_(at: HomeOptions, file: Annotated[Path, typer.Argument(help="Written by lodestone trust export.")]) -> None:
     """Take over exported trust: its topics replace those of the same name, all others stay."""
-    with CommandContext(home=home, profile=profile, output=output, purpose="lodestone trust", writes=True) as context:
+    with CommandContext(at, purpose="lodestone trust", writes=True) as context:
         content = _content(file.expanduser())
         context.require_home()
         event = context.runtime.trust.import_(content)

@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from lodestone_cli.command_context import CommandContext, printable
-from lodestone_cli.options import HomeOption, Output, OutputOption, ProfileOption
+from lodestone_cli.command_context import CommandContext, HomeOptions, printable
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -19,6 +18,7 @@ if TYPE_CHECKING:
 
 
 def verify(
+    at: HomeOptions,
     sample: Annotated[
         int, typer.Option("--sample", min=0, help="How many vectors of each collection are compared with the Parquet files.")
     ] = 1000,
@@ -26,12 +26,9 @@ def verify(
         bool, typer.Option("--all", help="Compare every vector, and the checksum of every Parquet file.")
     ] = False,
     repair: Annotated[bool, typer.Option("--repair", help="Load again what is wrong; no model runs.")] = False,
-    home: HomeOption = None,
-    profile: ProfileOption = None,
-    output: OutputOption = Output.HUMAN,
 ) -> None:
     """Compare catalog, Parquet files and vector store: by count, slice by slice, and by sampled vectors and filter fields."""
-    with CommandContext(home=home, profile=profile, output=output, purpose="lodestone verify", writes=True) as context:
+    with CommandContext(at, purpose="lodestone verify", writes=True) as context:
         _require_home(context)
         files = _damaged_files(context, forget=repair) if everything else None
         if not repair and (service := context.service()) is not None:  # it owns the store

@@ -10,9 +10,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from lodestone_cli.command_context import CommandContext, printable
+from lodestone_cli.command_context import CommandContext, HomeOptions, printable
 from lodestone_cli.completion import complete_corpora
-from lodestone_cli.options import HomeOption, Output, OutputOption, ProfileOption
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -26,18 +25,16 @@ _LOOK_S = 0.5
 
 
 def watch(
+    at: HomeOptions,
     paths: Annotated[
         list[str] | None, typer.Argument(help="Folders to watch from now on; none: those watched already.")
     ] = None,
     corpus: Annotated[
         str, typer.Option("--corpus", "-c", help="Name that their pictures are indexed under.", autocompletion=complete_corpora)
     ] = "default",
-    home: HomeOption = None,
-    profile: ProfileOption = None,
-    output: OutputOption = Output.HUMAN,
 ) -> None:
     """Index watched directories whenever their files change, until Ctrl-C. While the service runs, it does so itself."""
-    with CommandContext(home=home, profile=profile, output=output, purpose="lodestone watch", writes=True) as context:
+    with CommandContext(at, purpose="lodestone watch", writes=True) as context:
         from lodestone.directories.service import DirectoryService
 
         if not paths:

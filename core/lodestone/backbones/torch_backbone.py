@@ -4,6 +4,11 @@ A checkpoint is a directory (a hub's copy is one too) with a JSON config and wei
 model is loaded (version, dimension, input size) is read from the config and from the weights' hash; torch is imported by
 `warm_up`. A source is written `PREFIX:/directory`, `PREFIX:hf-hub:owner/name` or as the library's own short name of a hub
 model.
+
+Models of timm as backbones: any pretrained model, without its classification head. `timm:NAME` is the model that timm's hub
+organisation publishes under that name (`timm/NAME`), `timm:hf-hub:owner/name` any repository in timm's layout,
+`timm:/directory` a copy of one (`config.json` and `model.safetensors`, as written by `timm.models.save_for_hf`). All three are
+loaded by the same call. The output, `features`, is the input of the removed head.
 """
 
 from __future__ import annotations
@@ -13,19 +18,22 @@ import threading
 from abc import abstractmethod
 from collections.abc import Callable
 from functools import cached_property
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 import numpy as np
 from PIL import Image
 
 from lodestone.backbones.base import Backbone, Outputs, OutputSpec, Pixels
-from lodestone.backbones.preprocess import Preprocessing
+from lodestone.backbones.preprocess import IMAGENET_MEAN, IMAGENET_STD, Fit, Preprocessing, resampling, square_side, three
 from lodestone.errors import ModelUnavailableError
 from lodestone.models.cache import fingerprint
 from lodestone.models.checkpoints import CANNOT_LOAD, HUB_PREFIX, Checkpoint, Layout, find_checkpoint, is_directory
 from lodestone.models.context import ModelContext
 from lodestone.models.hardware import gpus
 from lodestone.models.packages import import_library
+
+if TYPE_CHECKING:
+    import torch
 
 if TYPE_CHECKING:
     import torch
@@ -209,3 +217,61 @@ class TorchBackbone(Backbone):
 
 def _first_line(error: BaseException) -> str:
     return (str(error).strip() or type(error).__name__).splitlines()[0]
+
+
+_CROP_SHARE: Final = 0.875  # timm's default for a config without a value
+_FITS: Final[dict[str, Fit]] = {"center": "crop", "squash": "squash", "border": "pad"}
+
+
+class TimmBackbone(TorchBackbone):
+    """Backbone `timm:…` with one output, `features`. It takes no text, so its space is searched by pictures and guides.
+
+    Example:
+        >>> backbone = TimmBackbone("timm:vit_large_patch14_reg4_dinov2.lvd142m", context)
+        >>> backbone.outputs
+        (OutputSpec(name='features', dim=1024),)
+    """
+
+    prefix = "timm:"
+    package = "timm"
+    output = "features"
+    adapter_version: ClassVar[str] = "1"
+    layout = Layout(config="config.json", weights=("model.safetensors", "pytorch_model.bin"))
+
+    def _repository(self) -> str:
+        return self.source if "/" in self.source else f"timm/{self.source}"
+
+    @property
+    def _pretrained(self) -> dict[str, Any]:
+        config = self.checkpoint.config
+        pretrained = config.get("pretrained_cfg", config)  # older files have one level less
+        return dict(pretrained) if isinstance(pretrained, dict) else {}
+
+    def _read_preprocessing(self) -> Preprocessing:
+        config = self._pretrained
+        mean = three(config.get("mean"), IMAGENET_MEAN)
+        return Preprocessing(
+            size=square_side(config.get("input_size") or (3, 224, 224), self.name),
+            fit=_FITS.get(str(config.get("crop_mode")), "crop"),
+            keep=min(1.0, float(config.get("crop_pct") or _CROP_SHARE)),
+            interpolation=resampling(config, self.name),
+            mean=mean,
+            std=three(config.get("std"), IMAGENET_STD),
+            fill=round(255 * sum(mean) / 3),
+        )
+
+    def _read_dim(self) -> int:
+        dim = self.checkpoint.config.get("num_features")
+        if not isinstance(dim, int) or dim < 1:
+            raise ModelUnavailableError(
+                f"the config of {self.name} does not say how many features the model has",
+                hint="write the directory with timm.models.save_for_hf, or add num_features to config.json",
+                model=self.name,
+            )
+        return dim
+
+    def _load(self) -> tuple[torch.nn.Module, Model]:
+        import timm
+
+        module = timm.create_model(f"local-dir:{self.checkpoint.folder}", pretrained=True, num_classes=0)
+        return module, module

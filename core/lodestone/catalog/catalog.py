@@ -32,31 +32,28 @@ from lodestone.catalog.database.free_space import FreeSpaceRows
 from lodestone.catalog.database.migrate import ensure_head
 from lodestone.catalog.database.unchanged import UnchangedFacts
 from lodestone.catalog.embeddings.attempts import AttemptRows
-from lodestone.catalog.embeddings.compaction import CompactionRows
-from lodestone.catalog.embeddings.erasures import ErasureRows
+from lodestone.catalog.embeddings.compaction import CompactionRows, ErasureRows
 from lodestone.catalog.embeddings.outcomes import OutcomeRows
+from lodestone.catalog.embeddings.slice_parts import ThumbnailRows
 from lodestone.catalog.export import ExportRows
 from lodestone.catalog.home_facts import HomeRows
 from lodestone.catalog.identity import mint_image_id
 from lodestone.catalog.pictures.browsing import BrowsingRows
 from lodestone.catalog.pictures.captions import CaptionRows
-from lodestone.catalog.pictures.containers import ContainerRows
-from lodestone.catalog.pictures.corpora import CorpusRows
+from lodestone.catalog.pictures.corpora import ContainerRows, CorpusRows
 from lodestone.catalog.pictures.deletions import DeletionRows
 from lodestone.catalog.pictures.duplicates import DuplicateRows
 from lodestone.catalog.pictures.images import ImageRows
 from lodestone.catalog.pictures.names import NameRows
 from lodestone.catalog.pictures.photo_facts import PhotoFactRows
 from lodestone.catalog.pictures.removal import RemovalRows
-from lodestone.catalog.pictures.thumbnails import ThumbnailRows
 from lodestone.catalog.service.api_keys import KeyRows
 from lodestone.catalog.service.idempotency import IdempotencyRows
 from lodestone.catalog.service.rate_windows import RateRows
-from lodestone.catalog.use.guide_engines import EngineRows
 from lodestone.catalog.use.queries import QueryRows
 from lodestone.catalog.use.tags import TagRows
 from lodestone.catalog.use.trust import TrustRows
-from lodestone.catalog.work.artifacts import ArtifactRows
+from lodestone.catalog.work.artifacts import ArtifactRows, EngineRows
 from lodestone.catalog.work.runs import RunRows
 from lodestone.catalog.work.swaps import SwapRows
 from lodestone.errors import CatalogError, LodestoneError, OutOfSpaceError

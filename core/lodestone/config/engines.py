@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 from pydantic import Field
 
 from lodestone.config.section import SettingsSection
-
-EngineKind = Literal["exemplar", "prior", "diffusers", "openai", "imagen", "replicate", "http"]
 
 
 class EngineSettings(SettingsSection):

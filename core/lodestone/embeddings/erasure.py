@@ -1,6 +1,6 @@
 """Erasure of removed pictures from slices: only the slices that hold rows of them are rewritten, and their old files deleted.
 
-The catalog lists these slices (catalog/embeddings/erasures.py). The rows of all other pictures, those of gone files included,
+The catalog lists these slices (catalog/embeddings/compaction.py). The rows of all other pictures, those of gone files included,
 are copied into a new slice as they are; no picture is read and no model runs. If it is killed at any point, the next erasure
 continues. Old files stay while another run may be reading them, and the list keeps them until they are deleted.
 """

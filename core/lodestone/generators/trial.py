@@ -11,7 +11,7 @@ from lodestone.clock import remaining
 from lodestone.errors import LodestoneError
 from lodestone.generators.base import Guide, GuideRequest
 from lodestone.generators.engine_call import Engine, version_of
-from lodestone.generators.engine_keys import credential_of
+from lodestone.remote.credentials import credential_of
 from lodestone_schemas.redaction import shown_setting
 
 _WORDS = "a red bicycle leaning against a white wall"

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable
 from functools import cached_property
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final, TypeVar, cast
 
 from lodestone.errors import CatalogError, CatalogLostError, ConfigurationError, OutOfSpaceError, StoreLockedError
 
@@ -16,7 +17,6 @@ if TYPE_CHECKING:
     from lodestone.imaging.thumbnails import ThumbnailStore
     from lodestone.store.base import VectorStore
     from lodestone.store.factory import StoreServer
-
 
 _log = logging.getLogger(__name__)
 
@@ -237,3 +237,19 @@ class HomeResources:
             opened = self.__dict__.pop(name, None)
             if opened is not None:
                 opened.close()
+
+
+T = TypeVar("T")
+
+
+def deferred(open_: Callable[[], T]) -> T:
+    """Return a stand-in that calls `open_` for the store (or catalog) at every use; nothing is locked or created before."""
+    return cast("T", _Deferred(open_))
+
+
+class _Deferred:
+    def __init__(self, open_: Callable[[], object]) -> None:
+        self._open = open_
+
+    def __getattr__(self, name: str) -> Any:  # noqa: ANN401 - whatever the store has
+        return getattr(self._open(), name)

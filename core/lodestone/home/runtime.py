@@ -289,7 +289,7 @@ class Runtime(LearningResources):
     def generator_context(self) -> GeneratorContext:
         """Return what guide engines are made with. The store is opened when an engine first searches it."""
         from lodestone.generators.registry import GeneratorContext
-        from lodestone.store.deferred import deferred
+        from lodestone.home.resources import deferred
         from lodestone.tags.search import TagSearch
 
         store: VectorStore = deferred(lambda: self.store)

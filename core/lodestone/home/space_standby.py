@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from lodestone.catalog.records import SwapRecord
-from lodestone.catalog.unsettled_swaps import unsettled_swaps
+from lodestone.catalog.work.swaps import unsettled_swaps
 from lodestone.errors import LodestoneError
 from lodestone.home.space_definitions import SpaceDefinition, projection_of
 

@@ -28,8 +28,14 @@ from lodestone.imaging.gpu_jpeg import GpuJpegs, JpegFile
 from lodestone.imaging.jpeg import DRAFT_MARGIN, apply_draft, coefficient_bytes, is_ordinary
 from lodestone.imaging.older_formats import alpha_bits_of, as_meant, refuse_unmeant
 from lodestone.imaging.opening import explain_failure, open_image
-from lodestone.imaging.repair.kept_errors import without_frames
-from lodestone.imaging.repair.shares import comes_in_passes, load_as_far_as_possible, share_of_jpeg, share_of_png, share_of_rows
+from lodestone.imaging.repair.shares import (
+    comes_in_passes,
+    load_as_far_as_possible,
+    share_of_jpeg,
+    share_of_png,
+    share_of_rows,
+    without_frames,
+)
 from lodestone.imaging.repair.spliced import Range, size_of, spliced
 from lodestone.imaging.repair.versions import LEAST_SHARE, Version, versions_of
 from lodestone.imaging.sniff import HEAD_BYTES, JPEG_START, name_unsupported, sniff_format

@@ -8,16 +8,55 @@ from __future__ import annotations
 
 import logging
 import threading
+from collections.abc import Callable
 from contextlib import suppress
+from functools import cache
 from types import TracebackType
-from typing import Final, Self
+from typing import Any, Final, Self
 
 from lodestone.catalog.catalog import Catalog
 from lodestone.errors import LodestoneError, RunCancelledError
-from lodestone.indexing.gpus import gpu_use
 from lodestone.indexing.progress import Progress, ProgressEvent
 from lodestone.indexing.run_progress import run_progress
 from lodestone.indexing.stage_stats import StageShare
+from lodestone_schemas.runs import GpuUse
+
+
+def gpu_use(library: Callable[[], Any] | None = None) -> list[GpuUse]:
+    """Return the use of each GPU now; empty without GPUs, without the package, and where the driver does not answer.
+
+    Args:
+        library: Returns the module `pynvml`, initialised, or None; None for the installed one.
+    """
+    nvml = (library or _nvml)()
+    if nvml is None:
+        return []
+    try:
+        handles = [nvml.nvmlDeviceGetHandleByIndex(number) for number in range(nvml.nvmlDeviceGetCount())]
+        return [_use(nvml, number, handle) for number, handle in enumerate(handles)]
+    except nvml.NVMLError as error:  # e.g. a GPU that fell off the bus; the run itself will tell
+        _log.debug("the GPUs cannot be asked: %s", error)
+        return []
+
+
+def _use(nvml: Any, number: int, handle: Any) -> GpuUse:  # noqa: ANN401 - NVML's own
+    memory = nvml.nvmlDeviceGetMemoryInfo(handle)
+    busy = nvml.nvmlDeviceGetUtilizationRates(handle).gpu / 100
+    return GpuUse(gpu=number, busy=busy, memory_used=int(memory.used), memory_size=int(memory.total))
+
+
+@cache
+def _nvml() -> Any:  # noqa: ANN401 - a module without types
+    try:
+        import pynvml
+    except ImportError:
+        return None
+    try:
+        pynvml.nvmlInit()
+    except pynvml.NVMLError:
+        return None
+    return pynvml
+
 
 BEAT_SECONDS: Final = 5.0
 LOST_BEATS: Final = 12  # after so many missing heartbeats a run's driver counts as lost

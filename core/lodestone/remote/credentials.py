@@ -81,3 +81,8 @@ class Credential:
             hint=f"set it, or change {self._setting}.key_env or key_file",
             charged=False,
         )
+
+
+def credential_of(engine: str, *, key_env: str | None = None, key_file: Path | None = None) -> Credential:
+    """Return the location of an engine's key; see `Credential`."""
+    return Credential(f"generator {engine!r}", setting=f"generators.{engine}", key_env=key_env, key_file=key_file)

@@ -37,8 +37,7 @@ from lodestone.remote.http_fetch import (
     is_public,
     resolve_host,
 )
-from lodestone.remote.http_guard import host_refused, is_known_host, origin, shown
-from lodestone.remote.wording import Wording
+from lodestone.remote.http_guard import Wording, host_refused, is_known_host, origin, shown
 
 _TRIES: Final = 3
 _EXCERPT: Final = 200  # characters of an error's body that a message repeats

@@ -7,13 +7,13 @@ the last by `lodestone.remote.http_fetch`, which pins the checked address.
 from __future__ import annotations
 
 from collections.abc import Collection
+from dataclasses import dataclass
 from typing import Final
 
 import httpx
 
 from lodestone.errors import ServiceUnavailableError
 from lodestone.remote.http_fetch import AddressRefusedError
-from lodestone.remote.wording import Wording
 
 _PORTS: Final = {"http": 80, "https": 443}
 
@@ -63,3 +63,22 @@ def _refused(url: httpx.URL, why: str, wording: Wording) -> ServiceUnavailableEr
     return ServiceUnavailableError(
         f"the reply names a {wording.file} at {shown(url)}, which is not fetched: {why}", hint=wording.host_refused
     )
+
+
+@dataclass(frozen=True, slots=True)
+class Wording:
+    """Nouns and hints in the messages about one kind of service.
+
+    Attributes:
+        service: Noun for the service, e.g. "engine".
+        file: Noun for what its replies name by an address, e.g. "picture".
+        too_slow: Hint after the deadline has passed.
+        too_large: Hint after more bytes came than are allowed.
+        host_refused: Hint after a reply named an address that is not fetched.
+    """
+
+    service: str = "service"
+    file: str = "file"
+    too_slow: str = "raise the deadline"
+    too_large: str = "ask for less, or raise the limit of bytes"
+    host_refused: str = "allow the host"

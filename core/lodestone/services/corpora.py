@@ -53,7 +53,7 @@ class CorpusUseCases:
             StoreLockedError: it is being indexed, or waits for that.
         """
         from lodestone.catalog.overview import corpus_overview
-        from lodestone.indexing.run.rename import rename_corpus
+        from lodestone.indexing.run.corpus_changes import rename_corpus
 
         need_all_corpora(caller, "naming a corpus")
         session = self._session
@@ -74,7 +74,7 @@ class CorpusUseCases:
         Raises:
             UnknownNameError: the corpus is unknown or not seen; lists those that are seen.
         """
-        from lodestone.indexing.run.remove import remove_corpus
+        from lodestone.indexing.run.corpus_changes import remove_corpus
 
         with within(caller, name):
             async with self._session.changing:

@@ -1,17 +1,24 @@
-"""Directories and their background indexing: listed, added, switched, brought up to date and removed."""
+"""Directories and their background indexing: listed, added, switched, brought up to date and removed.
+
+Check of the folders on the service's machine that an API key may have indexed. The setting `serve.index_folders` names one
+folder for each corpus; only folders below it may be added. Pictures that are indexed can be looked at, so without this check a
+key that may index could read every picture that the service can read.
+"""
 
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
 
 from lodestone.access.caller import Caller
-from lodestone.access.folders import check_folder
-from lodestone.access.visibility import EVERYTHING
+from lodestone.access.visibility import EVERYTHING, Visibility
 from lodestone.directories.queue import Reason
 from lodestone.directories.service import DirectoryService
 from lodestone.directories.upkeep import order_for
-from lodestone.errors import NotFoundError
+from lodestone.errors import ForbiddenError, NotFoundError
 from lodestone.paging import PageRequest
 from lodestone.services.limits import own, within
 from lodestone.sources.boundaries import boundaries_of
@@ -89,7 +96,7 @@ class DirectoryUseCases:
             ForbiddenError: the folder lies outside what `serve.index_folders` names for the caller.
             NotFoundError, InvalidRequestError, StoreLockedError: see `relocate_directory`.
         """
-        from lodestone.directories.relocate import relocate_directory
+        from lodestone.directories.changes import relocate_directory
 
         directory = await asyncio.to_thread(self.get, directory_id, caller)
         runtime = self._session.runtime
@@ -135,7 +142,7 @@ class DirectoryUseCases:
         Raises:
             NotFoundError, InvalidRequestError, StoreLockedError: see `split_directory`.
         """
-        from lodestone.directories.split import split_directory
+        from lodestone.directories.changes import split_directory
 
         await asyncio.to_thread(self._check_seen, directory_id, caller)
         runtime = self._session.runtime
@@ -147,8 +154,7 @@ class DirectoryUseCases:
 
     async def remove(self, directory_id: str, caller: Caller) -> None:
         """Forget a directory. What is being indexed of it stops; directories around it leave it out. Raises as `get`."""
-        from lodestone.directories.remove import remove_directory
-        from lodestone.directories.split import leave_out_around
+        from lodestone.directories.changes import leave_out_around, remove_directory
 
         await asyncio.to_thread(self._check_seen, directory_id, caller)
         runtime = self._session.runtime
@@ -185,3 +191,37 @@ class DirectoryUseCases:
         catalog = self._session.runtime.catalog
         order = order_for(catalog, catalog.root(root_id), reason=reason, retry_failed=retry_failed)
         return self._session.queue.submit(order)
+
+
+ALL: Final = "*"
+
+
+def check_folder(path: str, corpus: str, folders: Mapping[str, Path], visibility: Visibility) -> str:
+    """Check that the caller may add the folder at `path` to `corpus`, and return the path to add.
+
+    For a caller who is limited to a folder, that is the path below this folder, without links: whoever can exchange a link
+    elsewhere on the way would otherwise choose what is indexed later.
+
+    Args:
+        path: Absolute path of the folder, as the caller sent it.
+        corpus: Name of the corpus that the folder would belong to.
+        folders: Maps a corpus to the folder around everything that may be added to it; `*` stands for callers who see all
+            corpora.
+        visibility: Visibility of the caller; a caller who sees everything may add any folder.
+
+    Raises:
+        ForbiddenError: The folder lies elsewhere. The message is the same whether the folder exists or not.
+    """
+    if visibility.corpora is None and visibility.all_queries:
+        return path
+    allowed_root = folders.get(corpus) or (folders.get(ALL) if visibility.corpora is None else None)
+    if allowed_root is not None and "\0" not in path and Path(path).is_absolute():
+        # Links are followed, because they may lead out of the allowed folder.
+        real, allowed = Path(os.path.realpath(path)), Path(os.path.realpath(allowed_root))
+        if real.is_relative_to(allowed):
+            return os.path.abspath(allowed_root / real.relative_to(allowed))  # noqa: PTH100 - not resolve(): its own path is kept
+    raise ForbiddenError(
+        f"the folder {path[:200]!r} may not be added to the corpus {corpus!r}",
+        hint="the setting serve.index_folders names the folder for each corpus; a key with the scope `admin` may add any",
+        corpus=corpus,
+    )

@@ -27,7 +27,7 @@ USE_CASES: Final = {
     "keys": ("lodestone.services.keys", "KeyUseCases"),
     "operations": ("lodestone.services.operations", "OperationUseCases"),
     "writes": ("lodestone.services.writes", "WriteUseCases"),
-    "rates": ("lodestone.services.rates", "RateUseCases"),
+    "rates": ("lodestone.services.writes", "RateUseCases"),
 }
 _NEED_PICTURES: Final = frozenset({"search", "tagging", "tags"})
 

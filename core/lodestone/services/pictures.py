@@ -11,7 +11,7 @@ import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from lodestone.access.caller import Caller
 from lodestone.catalog.pictures.dated import DatedPlace, PictureFilter, local_seconds
@@ -19,14 +19,13 @@ from lodestone.catalog.pictures.taken import taken_local
 from lodestone.catalog.records import CaptionRecord, ImageRecord, ImageState, Root
 from lodestone.errors import InvalidRequestError, NotFoundError, PictureNotReadyError
 from lodestone.paging import PageRequest, decode_cursor, encode_cursor
-from lodestone.services.browsing import picture_filter
 from lodestone.services.limits import need_whole_home, within
 from lodestone.sources.boundaries import boundaries_of, enclosure_of
 from lodestone.sources.locators import shown_place
 from lodestone.sources.originals import open_original
 from lodestone.sources.reading import Reader
 from lodestone.sources.verified import VerifiedFile
-from lodestone.store.base import Filter, HasId
+from lodestone.store.base import Between, Condition, Filter, HasId, MatchAny
 from lodestone_schemas.api import BrowseRequest, ImageInfo, ImagePage, PathsRequest, PicturePaths
 
 if TYPE_CHECKING:
@@ -314,3 +313,42 @@ def _dated_place(cursor: str) -> DatedPlace:
         (image_id,) = decode_cursor("browse", cursor, str)
         local = None
     return DatedPlace(local, image_id)
+
+
+_KEYWORDS: Final = {"corpus": "corpora", "root": "roots", "folders": "folders"}
+_CLOCKS: Final = {"taken_at": "local", "taken_utc": "utc"}
+
+
+def picture_filter(which: Filter | None) -> PictureFilter:
+    """Return the catalog's filter for one of the store.
+
+    Raises:
+        InvalidRequestError: A condition is one that only the vector store knows.
+    """
+    if which is None:
+        return PictureFilter()
+    members: dict[str, object] = {}
+    for condition in which.must:
+        if isinstance(condition, MatchAny) and condition.field in _KEYWORDS:
+            name = _KEYWORDS[condition.field]
+            values = [str(value) for value in condition.values]
+            earlier = members.get(name)
+            members[name] = [value for value in values if value in earlier] if isinstance(earlier, list) else values
+        elif isinstance(condition, Between) and condition.field in _CLOCKS:
+            clock = _CLOCKS[condition.field]
+            members |= {f"{clock}_from": condition.gte, f"{clock}_to": condition.lt}
+        else:
+            raise _unknown(condition)
+    left_out: list[str] = []
+    for condition in which.must_not:
+        if isinstance(condition, MatchAny) and condition.field == "root":
+            left_out += map(str, condition.values)
+        elif isinstance(condition, Between) and condition.field == "taken_until" and condition.gte is not None:
+            members["period_to"] = condition.gte - 1  # a period ends at whole seconds
+        else:
+            raise _unknown(condition)
+    return PictureFilter(without_roots=left_out, **members)  # type: ignore[arg-type]
+
+
+def _unknown(condition: Condition) -> InvalidRequestError:
+    return InvalidRequestError(f"pictures cannot be listed by {condition!r}", hint="search by words with this filter")

@@ -12,13 +12,12 @@ from lodestone.services.models import ModelUseCases
 from lodestone.services.operations import OperationUseCases
 from lodestone.services.pictures import PictureUseCases
 from lodestone.services.queries import QueryUseCases
-from lodestone.services.rates import RateUseCases
 from lodestone.services.runs import RunUseCases
 from lodestone.services.search import SearchUseCases
 from lodestone.services.sessions.session import HomeSession
 from lodestone.services.tagging import TaggingUseCases
 from lodestone.services.tags import TagUseCases
-from lodestone.services.writes import WriteUseCases
+from lodestone.services.writes import RateUseCases, WriteUseCases
 
 
 @dataclass(frozen=True, slots=True)

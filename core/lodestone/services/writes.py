@@ -1,4 +1,4 @@
-"""Writes that are done once: their idempotency keys and answers, kept in the catalog that all replicas share."""
+"""State that replicas share through the catalog: keys and answers of writes that are done once, and counts of requests."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from lodestone.services.limits import need_whole_home
 
 if TYPE_CHECKING:
     from lodestone.catalog.records import WriteKey, WriteRecord
+    from lodestone.catalog.service.rate_windows import TokenGrant
     from lodestone.services.sessions.session import HomeSession
 
 
@@ -32,3 +33,15 @@ class WriteUseCases:
         """Free a claimed key again: the write was not done."""
         need_whole_home(caller, "writes of everybody")
         self._session.runtime.catalog.forget_write(write)
+
+
+class RateUseCases:
+    """Takes tokens of senders. Only the service itself asks for it: for whole homes alone."""
+
+    def __init__(self, session: HomeSession) -> None:
+        self._session = session
+
+    def take(self, sender: str, caller: Caller, *, amount: int, window_s: int, wanted: int) -> TokenGrant:
+        """Take up to `wanted` of the `amount` requests that a sender may make in `window_s` seconds; see `take_tokens`."""
+        need_whole_home(caller, "rates of everybody")
+        return self._session.runtime.catalog.take_tokens(sender, amount=amount, window_s=window_s, wanted=wanted)

@@ -1,14 +1,19 @@
-"""Access to the original of a picture: a file, an object, or a part of an archive or table, while it is what was indexed."""
+"""Access to the original of a picture, a file, an object or a part of a container, and the look at whether it exists."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import errno
+import os
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Final
 
 from lodestone.errors import ImageError, ImageTooLargeError, InvalidRequestError, ManifestChangedError, NotFoundError
-from lodestone.files.beneath import Enclosure
+from lodestone.files.beneath import OUTSIDE, Boundaries, Enclosure, status_of
 from lodestone.files.urls import is_url
-from lodestone.sources.locators import inside, locator_of_image
+from lodestone.sources.boundaries import enclosure_of
+from lodestone.sources.locators import FOLDER, inside, locator_of_image
 from lodestone.sources.reading import Reader
+from lodestone.sources.uris import relative_path_of
 from lodestone.sources.verified import VerifiedFile, open_verified
 
 if TYPE_CHECKING:
@@ -43,3 +48,34 @@ def open_original(root: Root, image: ImageRecord, reader: Reader, within: Enclos
         raise NotFoundError(f"the picture {image.image_id!r}: {error.message}", hint=hint) from error
     assert isinstance(source, bytes)  # noqa: S101 - only local files are given back open
     return source
+
+
+_GONE: Final = frozenset({errno.ENOENT, errno.ENOTDIR, OUTSIDE})
+
+
+def missing_files(images: Iterable[ImageRecord], roots: dict[str, Root], boundaries: Boundaries) -> set[str]:
+    """Return the ids of those pictures whose files do not exist any more.
+
+    A file that cannot be looked at (permissions, a disk that fails) may exist. So may whatever is no file in a folder. A file
+    that a link has put out of its allowed folder does not count as there: nothing is told about other places.
+
+    Args:
+        images: Pictures.
+        roots: Their roots by id; pictures of other roots are left out.
+        boundaries: What may be opened.
+    """
+    enclosures = {root_id: enclosure_of(root, boundaries) for root_id, root in roots.items() if root.kind == FOLDER}
+    return {
+        image.image_id
+        for image in images
+        if image.root_id in enclosures and _is_gone(roots[image.root_id].path, image.uri, enclosures[image.root_id])
+    }
+
+
+def _is_gone(root: str, uri: str, within: Enclosure | None) -> bool:
+    path = os.path.join(root, relative_path_of(uri))  # noqa: PTH118 - a page has dozens of them
+    try:
+        status_of(path, within)
+    except OSError as error:
+        return error.errno in _GONE
+    return False

@@ -9,10 +9,6 @@ from lodestone_schemas.collections import Quantization
 # They cross between 2,000 and 4,000; the higher end is taken because a scan is exact.
 EXHAUSTIVE_POINTS = 4_000
 
-# Number of points from which `build` is worth calling. This is a judgement, not a measured crossing: a scan of 10,000 points
-# takes about 2 ms; a graph over them took 13 to 27 s to build on two cores, and needs room for a second copy.
-GRAPH_WORTHWHILE_POINTS = 10_000
-
 # Points up to which an embedded collection is held as a matrix. (Measured on one busy core, best of 10.) At 10,000 x 898 one
 # query takes 1.7 ms and ten together 7 ms, without the GIL; at 50,000 x 384 it is 6.5 and 19 ms. A graph takes about 0.5 ms a
 # query, so a collection that has one is searched by it, and the matrix only scores. That costs 0.1 ms for 300 points of any

@@ -2,19 +2,69 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
 
 from lodestone.catalog.records import SwapRecord, SwapState
-from lodestone.catalog.unsettled_swaps import UNSETTLED, unsettled_swaps
+from lodestone.catalog.work.swaps import UNSETTLED, unsettled_swaps
 from lodestone.errors import InvalidRequestError, LodestoneError, ModelUnavailableError
 from lodestone.home.space_definitions import SHIPPED, in_force, projection_of
-from lodestone.home.space_standby import SwapVersions, has_versions
+from lodestone.home.space_standby import OLD, SwapVersions, has_versions
 from lodestone.spaces.names import BRIDGE
 from lodestone.swap.backfill import left_to_embed, left_to_load, parts_of
-from lodestone.swap.report import SwapReport
 
 if TYPE_CHECKING:
     from lodestone.home.runtime import Runtime
+
+SHADOW: Final = "shadow"  # key of a swap's report
+
+
+@dataclass(frozen=True, slots=True)
+class SwapReport:
+    """Reports the state of a swap, and what the last command did for it.
+
+    Attributes:
+        swap: The swap's row in the catalog.
+        embedded: Number of pictures that a backbone processed in this command.
+        computed: Backbones that were run.
+        waiting: Number of pictures that the other collection lacks.
+        unreadable: A few active pictures that could not be read, each as (uri, reason).
+    """
+
+    swap: SwapRecord
+    embedded: int = 0
+    computed: tuple[str, ...] = ()
+    waiting: int = 0
+    unreadable: tuple[tuple[str, str], ...] = ()
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return the report as a JSON-serialisable dict."""
+        swap = self.swap
+        return {
+            "swap_id": swap.swap_id,
+            "space": swap.space,
+            "from": swap.report.get(OLD, {}).get("source", ""),
+            "to": swap.target,
+            "state": swap.state.value,
+            "old_collection": swap.old_collection,
+            "new_collection": swap.new_collection,
+            "created_at": swap.created_at.isoformat(),
+            "updated_at": swap.updated_at.isoformat(),
+            "counts": swap.counts,
+            "embedded": self.embedded,
+            "computed": list(self.computed),
+            "waiting": self.waiting,
+            "unreadable": [list(picture) for picture in self.unreadable],
+            "shadow": swap.report.get(SHADOW),
+            "error": swap.error,
+        }
+
+    def why(self) -> str:
+        """Return the first unreadable picture as the end of a message, or an empty string."""
+        if not self.unreadable:
+            return ""
+        uri, code = self.unreadable[0]
+        return f"; {uri!r} could not be read: {code}"
 
 
 def models_overview(runtime: Runtime) -> dict[str, Any]:

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
-from lodestone.catalog.unsettled_swaps import unsettled_swaps
+from lodestone.catalog.work.swaps import unsettled_swaps
 from lodestone.errors import LodestoneError, NotFoundError
 from lodestone.home.space_definitions import projection_of
 from lodestone.home.space_standby import SwapVersions, has_versions

@@ -16,7 +16,7 @@ from contextlib import ExitStack, contextmanager
 from typing import TYPE_CHECKING, Any, Final
 
 from lodestone.catalog.records import RunState, SwapRecord, SwapState
-from lodestone.catalog.unsettled_swaps import unsettled_swaps
+from lodestone.catalog.work.swaps import unsettled_swaps
 from lodestone.errors import ConfigurationError, InvalidRequestError, NotFoundError, StoreLockedError
 from lodestone.home.space_activation import activate
 from lodestone.home.space_definitions import SpaceDefinition, in_force, projection_of, target_of
@@ -24,7 +24,7 @@ from lodestone.home.space_standby import NEW, OLD, SwapVersions, has_versions
 from lodestone.indexing.progress import Progress, silent
 from lodestone.indexing.tasks import this_worker
 from lodestone.swap.backfill import KIND, backfill, left_to_embed, left_to_load, parts_of
-from lodestone.swap.report import SHADOW, SwapReport
+from lodestone.swap.overview import SHADOW, SwapReport
 from lodestone.swap.shadow import compare_versions
 
 if TYPE_CHECKING:

@@ -1,7 +1,7 @@
 """Training of a bridge on captions, from nothing or as an update of an existing one.
 
 From nothing: principal components of the pictures' outputs, a ridge regression onto text vectors, two towers, the averages
-that make later updates possible, and single words (training/words.py). As an update: the components and the words stay; the
+that make later updates possible, and single words (training/phrases.py). As an update: the components and the words stay; the
 ridge is solved again from the old sums and the new pairs, exactly as if all pairs were present; the towers learn the new pairs
 under a constraint to keep what they knew (training/towers.py). An update is the better choice unless there are thousands of
 captions; the defaults were measured (docs/quality.md).
@@ -22,11 +22,9 @@ from lodestone.spaces.bridge_arrays import Array, BridgeInputs, Statistics, Towe
 from lodestone.spaces.bridge_weights import BridgeWeights, as_stored
 from lodestone.spaces.sketches import sketches_of
 from lodestone.training.classes import ClassPairs
-from lodestone.training.extend import extend_components, principal
-from lodestone.training.phrases import PhrasePairs
-from lodestone.training.rehearsal import group_pairs, merge
+from lodestone.training.phrases import PhrasePairs, learn_words
+from lodestone.training.rehearsal import extend_components, group_pairs, merge, principal
 from lodestone.training.towers import Pairs, Stepped, TowerSettings, nothing, train_towers, update_towers
-from lodestone.training.words import learn_words
 
 MINIMUM_FROM_NOTHING: Final = 50  # pictures; below, principal components and towers are noise
 _HIDDEN_WITH_TRANSFORMER: Final = 1536  # width of the towers' hidden layers where a vision transformer is read
@@ -48,7 +46,7 @@ class BridgeSettings:
         groups: Highest number of groups kept for rehearsal.
         update_weight: Highest weight of a new picture in the ridge's update; all new ones together count at most half of the
             old.
-        more_components: Components that an update may add (training/extend.py).
+        more_components: Components that an update may add (training/rehearsal.py).
         members: Number of pairs of towers side by side; an update takes the base's number.
         towers: Settings of the towers' training.
     """

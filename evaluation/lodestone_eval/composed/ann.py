@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 from lodestone import __version__
 from lodestone.errors import InvalidRequestError
 from lodestone.store.base import VectorStore
+from lodestone_eval.compare import bootstrap
 from lodestone_eval.composed.ann_report import AnnOptions, AnnReport, AnnRow, Table
 from lodestone_eval.composed.exact_methods import AbandoningJoint
 from lodestone_eval.composed.metrics import recall_at, similarity_error
@@ -38,7 +39,6 @@ from lodestone_eval.composed.vector_search import (
 )
 from lodestone_eval.composed.vector_sets import VectorSet, weights_of
 from lodestone_eval.composed.weight_choice import choose_weights, halves
-from lodestone_eval.estimates import bootstrap
 
 _USER_WEIGHTS: Final = (0.5, 0.6, 0.7, 0.8, 0.9)  # table IX
 

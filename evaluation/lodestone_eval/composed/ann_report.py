@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from datetime import datetime
-from pathlib import Path
 from typing import Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 
 from lodestone.errors import InvalidRequestError
-from lodestone_eval.estimates import Estimate
+from lodestone_eval.compare import Estimate
+from lodestone_eval.report import ReportModel
 from lodestone_schemas.collections import HnswSpec
 
 Table = Literal["curve", "single modality", "modalities", "weights", "moved weights"]
@@ -44,10 +44,8 @@ class AnnOptions:
                 raise InvalidRequestError(f"{name} needs numbers of at least 1", hint=f"for example {name} 10,100")
 
 
-class AnnRow(BaseModel):
+class AnnRow(ReportModel):
     """Holds the measurement of one method at one point."""
-
-    model_config = ConfigDict(extra="ignore", frozen=True)
 
     table: Table
     method: str
@@ -62,10 +60,8 @@ class AnnRow(BaseModel):
     queries_per_second: float
 
 
-class AnnReport(BaseModel):
+class AnnReport(ReportModel):
     """Holds the report of one run of `lodestone eval ann`."""
-
-    model_config = ConfigDict(extra="ignore", frozen=True)
 
     created_at: datetime
     lodestone: str
@@ -78,7 +74,3 @@ class AnnReport(BaseModel):
     chosen: bool = Field(description="Whether the weights were chosen by grid search, on other queries.")
     rows: list[AnnRow]
     notes: list[str] = Field(default_factory=list)
-
-    def save(self, path: Path) -> None:
-        """Write the report as JSON."""
-        path.write_text(self.model_dump_json(indent=1) + "\n", encoding="utf-8")

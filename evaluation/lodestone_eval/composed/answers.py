@@ -10,18 +10,17 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import UTC, datetime
-from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 
 from lodestone import __version__
 from lodestone.errors import LodestoneError
+from lodestone_eval.compare import Estimate, bootstrap
 from lodestone_eval.composed.metrics import depth_of, measure
 from lodestone_eval.composed.queries import ComposedQuery, ComposedSet
-from lodestone_eval.estimates import Estimate, bootstrap
-from lodestone_eval.report import ALL, GroupMetrics
+from lodestone_eval.report import ALL, GroupMetrics, ReportModel
 
 ComposedAnswer = Callable[[ComposedQuery, int | None], Sequence[str]]
 """Function that answers: (query, number of results or None for all) -> names of pictures, best first."""
@@ -31,10 +30,8 @@ OVER_LABELS: Final = "mean over labels"
 _SHOWN_LABELS: Final = 12
 
 
-class ComposedReport(BaseModel):
+class ComposedReport(ReportModel):
     """Holds the result of one method on one benchmark of composed queries."""
-
-    model_config = ConfigDict(extra="ignore", frozen=True)
 
     created_at: datetime
     lodestone: str
@@ -50,10 +47,6 @@ class ComposedReport(BaseModel):
     latency_ms: dict[str, float] = Field(default_factory=dict, description="p50 and p95 of the answering function.")
     skipped: dict[str, int] = Field(default_factory=dict)
     notes: list[str] = Field(default_factory=list)
-
-    def save(self, path: Path) -> None:
-        """Write the report as JSON."""
-        path.write_text(self.model_dump_json(indent=1) + "\n", encoding="utf-8")
 
 
 def rank_all(

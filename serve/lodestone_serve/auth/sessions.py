@@ -16,8 +16,7 @@ from urllib.parse import urlsplit
 from starlette.datastructures import Headers
 
 from lodestone.errors import UnauthorizedError
-from lodestone_serve.hosts import is_loopback
-from lodestone_serve.own_pages import names_no_other_page
+from lodestone_serve.hosts import is_loopback, names_no_other_page
 
 if TYPE_CHECKING:
     from cryptography.fernet import Fernet

@@ -2,12 +2,18 @@
 
 Serve passes on no deadline and raises Ray's errors. Here the time left limits every call, a cancelled caller cancels its call
 (even one that waits in a queue), and every error is a `LodestoneError` with a code.
+
+Conversion of deadlines between machines: a call carries a time of day, which each process turns into its own clock. In a
+process a deadline is absolute on `time.monotonic()`'s clock, which means nothing in another process. On the wire it is
+absolute on the wall clock, so that time spent in queues and in transit counts. The clocks of a cluster's nodes must agree (NTP
+ensures it).
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
+import time
 from collections.abc import AsyncGenerator, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -19,7 +25,6 @@ from ray.serve.exceptions import BackPressureError, RayServeException, RequestCa
 
 from lodestone.clock import remaining
 from lodestone.errors import DeadlineExceededError, OverloadedError, ServiceUnavailableError
-from lodestone_serve.graph.deadlines import on_the_wire
 from lodestone_serve.telemetry.tracing import Carrier, carrier
 
 if TYPE_CHECKING:
@@ -174,3 +179,13 @@ def _trace() -> dict[str, Carrier]:
 def _cancel(response: DeploymentResponse[Any] | DeploymentResponseGenerator[Any] | None) -> None:
     if response is not None:
         response.cancel()  # type: ignore[no-untyped-call]
+
+
+def on_the_wire(deadline: float | None) -> float | None:
+    """Convert a deadline of this process's monotonic clock to seconds since 1970; None stays None."""
+    return None if deadline is None else time.time() + remaining(deadline)
+
+
+def from_the_wire(until: float | None) -> float | None:
+    """Convert seconds since 1970 to a deadline of this process's monotonic clock; one that has passed becomes now."""
+    return None if until is None else time.monotonic() + max(0.0, until - time.time())

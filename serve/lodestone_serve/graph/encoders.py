@@ -16,9 +16,9 @@ import structlog
 
 from lodestone.errors import ServiceUnavailableError
 from lodestone.query.contracts import EncodedTexts, Pixels, Vectors
-from lodestone_serve.graph.deadlines import from_the_wire
+from lodestone_serve.graph.calls import from_the_wire
 from lodestone_serve.graph.policy import OCCUPANCY
-from lodestone_serve.graph.replicas import Host, threads_turn, with_own_threads
+from lodestone_serve.graph.replicas import Host, Replica, with_own_threads
 from lodestone_serve.inference.shared_passes import Passes, SharedEncoder
 from lodestone_serve.telemetry.metrics import Metrics
 from lodestone_serve.telemetry.ray_metrics import mirror_of_replica
@@ -35,7 +35,7 @@ BATCH: Final = "batch"  # key of `user_config`: most items of one pass
 _log = structlog.get_logger("lodestone.serve")
 
 
-class Encoders:
+class Encoders(Replica):
     """A replica of the deployment.
 
     Every method's `until` is the deadline on the wall clock, its `trace` the caller's (tracing.py).
@@ -70,10 +70,6 @@ class Encoders:
     def record_autoscaling_stats(self) -> dict[str, float]:
         """Return what the deployment scales by; see `graph.policy`. All versions share the replica's hardware."""
         return {OCCUPANCY: sum(versions.occupancy() for versions in self._loaded.values())}
-
-    async def check_health(self) -> None:
-        """Raise when the replica can no longer answer."""
-        await threads_turn()
 
     async def load(
         self,

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from lodestone.errors import LodestoneError
 from lodestone.retrieval.fusion import FusedList, RankedList, fuse_in_tiers
 from lodestone_serve.graph.calls import StageCall
-from lodestone_serve.graph.replicas import Host, threads_turn
+from lodestone_serve.graph.replicas import Host, Replica
 from lodestone_serve.telemetry.tracing import Carrier, Tracing
 
 Rows = NDArray[np.int32]
@@ -78,7 +78,7 @@ class FusionCall:
         return np.fromiter((row[image_id] for image_id in fused.ids), np.int32, len(fused)), fused.scores
 
 
-class Fusion:
+class Fusion(Replica):
     """A replica of the deployment. It needs no home, no model and no store.
 
     Args:
@@ -88,10 +88,6 @@ class Fusion:
     def __init__(self, host: Host) -> None:
         with host.noted():
             self._tracing = Tracing(host.prepare().serve.telemetry, service="lodestone-fusion")
-
-    async def check_health(self) -> None:
-        """Raise when the replica can no longer answer."""
-        await threads_turn()
 
     async def fuse(
         self,

@@ -15,12 +15,12 @@ from dataclasses import replace
 
 from lodestone.generators.base import Guide, GuideRequest
 from lodestone_serve.graph.adapters import Description
-from lodestone_serve.graph.deadlines import from_the_wire
-from lodestone_serve.graph.replicas import Host, threads_turn, with_own_threads
+from lodestone_serve.graph.calls import from_the_wire
+from lodestone_serve.graph.replicas import Host, Replica, with_own_threads
 from lodestone_serve.telemetry.tracing import Carrier, Tracing
 
 
-class GeneratorReplica:
+class GeneratorReplica(Replica):
     """A replica of one engine.
 
     Args:
@@ -37,10 +37,6 @@ class GeneratorReplica:
             runtime = Runtime.open(settings, purpose=f"a replica of Generator-{name}")
             self._generator = runtime.guide_engine(name).generator
             await self._generator.warm_up()
-
-    async def check_health(self) -> None:
-        """Raise when the replica can no longer answer."""
-        await threads_turn()
 
     async def describe(
         self,

@@ -21,14 +21,13 @@ from lodestone_serve.graph.adapters import RemoteEncoder, RemoteGenerator
 from lodestone_serve.graph.calls import StageCall
 from lodestone_serve.graph.fusion import RemoteFuser
 from lodestone_serve.graph.policy import BUSY
-from lodestone_serve.graph.replicas import Host, threads_turn
+from lodestone_serve.graph.replicas import Host, Replica
 from lodestone_serve.graph.stages import ENCODERS, FUSION, TAGGING, generator_deployment
 from lodestone_serve.graph.tagging import RemoteTagger
 from lodestone_serve.http.application import create_app
 from lodestone_serve.inference.shared_passes import LocalStages
-from lodestone_serve.telemetry.metrics import Metrics
+from lodestone_serve.telemetry.metrics import Metrics, RecordMetrics
 from lodestone_serve.telemetry.ray_metrics import mirror_of_replica
-from lodestone_serve.telemetry.record_metrics import RecordMetrics
 
 if TYPE_CHECKING:
     from ray.serve.handle import DeploymentHandle
@@ -39,7 +38,7 @@ if TYPE_CHECKING:
     from lodestone.spaces.base import Projection
 
 
-class App:
+class App(Replica):
     """A replica of the ingress. Serve calls the methods; requests go through the ASGI app.
 
     Args:
@@ -100,10 +99,6 @@ class App:
             echo_request_id=False,
             deadline_ms=settings.query.deadline_ms,
         )
-
-    async def check_health(self) -> None:
-        """Fail when nothing can be answered any more."""
-        await threads_turn()
 
     def record_autoscaling_stats(self) -> dict[str, float]:
         """What the ingress scales by; see `graph.policy`."""

@@ -1,9 +1,18 @@
-"""Common start-up of all stages' replicas: settings are read where they run, logs are set up, and failures are noted."""
+"""Common start-up of all stages' replicas: settings are read where they run, logs are set up, and failures are noted.
+
+Bodies that reach a replica with their request, so that it need not ask the proxy for them. For each request, a replica of Ray
+Serve calls the proxy back twice: for the body, and for the news that the client has left. Each call is a task of an actor, and
+costs two processes more than parsing and validating the request. Our middleware in the proxy has the whole body before it
+passes a request on, and puts it into the ASGI scope. That a client has left is known without the second call: the proxy
+cancels its request, and with it the task that answers here.
+"""
 
 from __future__ import annotations
 
 import asyncio
+import importlib
 import json
+import pickle
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -17,12 +26,11 @@ import structlog
 from lodestone.config.settings import Settings, load_settings
 from lodestone.errors import LodestoneError
 from lodestone_schemas.api import Problem
-from lodestone_serve.graph.carried_bodies import take_carried_bodies
-from lodestone_serve.graph.replica_port import keep_replica_on_loopback
 from lodestone_serve.graph.stages import APP, INGRESS
 from lodestone_serve.responses.problems import problem, problem_of
 from lodestone_serve.telemetry.logs import LOG_NAME, log_to
 from lodestone_serve.telemetry.ray_metrics import deployment_of_replica
+from lodestone_serve.traffic.arrivals import BODY
 
 HEALTH_PATIENCE_S = 10.0
 _log = structlog.get_logger("lodestone.serve")
@@ -83,9 +91,12 @@ def read_anew(flags: dict[str, Any]) -> Callable[[], Settings]:
     return partial(_loaded, flags)
 
 
-async def threads_turn() -> None:
-    """Raise when threads no longer get to run: then nothing is answered, and only a new replica helps."""
-    await asyncio.wait_for(asyncio.to_thread(_nothing), HEALTH_PATIENCE_S)
+class Replica:
+    """Base of the deployments' classes: the check by which Serve replaces a replica that can no longer answer."""
+
+    async def check_health(self) -> None:
+        """Raise when threads no longer get to run: then nothing is answered, and only a new replica helps."""
+        await asyncio.wait_for(asyncio.to_thread(_nothing), HEALTH_PATIENCE_S)
 
 
 def with_own_threads(settings: Settings) -> Settings:
@@ -117,3 +128,54 @@ def _loaded(flags: dict[str, Any]) -> Settings:
 
 def _nothing() -> None:
     return
+
+
+def keep_replica_on_loopback() -> None:
+    """Have Serve open this replica's own gRPC port on loopback; to be called in the replica before it is ready.
+
+    Ray 2.60 opens that port on every network card, asks there for no token, and unpickles what comes in: whoever reaches it
+    runs code as this user. It has no setting. Where a later Ray has no such function, the replica fails instead of opening it.
+    """
+    replica: Any = importlib.import_module("ray.serve._private.replica")
+    add_port: Callable[[Any, str], int] = replica.add_port_to_grpc_server
+
+    def on_loopback(server: Any, address: str) -> int:  # noqa: ANN401 - one of gRPC's or Ray's servers
+        return add_port(server, address.replace("[::]", "127.0.0.1"))
+
+    if add_port.__name__ != on_loopback.__name__:
+        replica.add_port_to_grpc_server = on_loopback
+
+
+def take_carried_bodies() -> None:
+    """Have Serve's replica take bodies from the scope; to be called in the replica before it is ready.
+
+    Requests without a body in their scope are read as before. Ray 2.60 has no setting for this. Where a later Ray has no such
+    property, the replica fails to start.
+    """
+    request: Any = importlib.import_module("ray.serve._private.common").StreamingHTTPRequest
+    asking: Callable[[Any], Any] = request.receive_asgi_messages.fget
+
+    def carried_or_asked(asked: Any) -> Any:  # noqa: ANN401 - Ray's own
+        body = asked.asgi_scope.pop(BODY, None)
+        return asking(asked) if body is None else CarriedBody(body)
+
+    if asking.__name__ != carried_or_asked.__name__:
+        request.receive_asgi_messages = property(carried_or_asked)
+
+
+class CarriedBody:
+    """A body as a replica receives it: one message, and then none until the request ends.
+
+    Args:
+        body: The whole body.
+    """
+
+    def __init__(self, body: bytes) -> None:
+        self._body: bytes | None = body
+
+    async def __call__(self, _metadata: object) -> bytes:
+        """Return the pickled messages that Serve's proxy would return."""
+        body, self._body = self._body, None
+        if body is None:
+            await asyncio.get_running_loop().create_future()
+        return pickle.dumps([{"type": "http.request", "body": body, "more_body": False}])

@@ -9,9 +9,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from lodestone.errors import DeadlineExceededError
-from lodestone_serve.graph.calls import StageCall
-from lodestone_serve.graph.deadlines import from_the_wire
-from lodestone_serve.graph.replicas import Host, threads_turn, with_own_threads
+from lodestone_serve.graph.calls import StageCall, from_the_wire
+from lodestone_serve.graph.replicas import Host, Replica, with_own_threads
 from lodestone_serve.inference.shared_passes import Passes, SharedEncoder
 from lodestone_serve.telemetry.tracing import Carrier, Tracing
 
@@ -19,7 +18,7 @@ if TYPE_CHECKING:
     from lodestone_schemas.pictures import PictureTags
 
 
-class Tagging:
+class Tagging(Replica):
     """A replica of the deployment. It loads what labels need, and the safety model where its package is installed.
 
     Labels are those of the versions in force when the replica started.
@@ -43,10 +42,6 @@ class Tagging:
             encoder = runtime.local_encoder(versions, text_threads=passes.text_threads)
             encoder.load(pictures=True)
             self._tagger = runtime.tagger(SharedEncoder(encoder, passes=passes), versions)
-
-    async def check_health(self) -> None:
-        """Raise when the replica can no longer answer."""
-        await threads_turn()
 
     async def tag(self, picture: bytes, *, until: float | None = None, trace: Carrier | None = None) -> PictureTags:
         """Tag a picture, as `query.stages.Tagger.tag` does; `until` is the deadline on the wall clock."""

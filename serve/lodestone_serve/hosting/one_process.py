@@ -31,8 +31,7 @@ from lodestone_serve.http.application import create_app
 from lodestone_serve.inference.blas import BLAS_ENVIRONMENT, one_blas_thread
 from lodestone_serve.inference.shared_passes import LocalStages
 from lodestone_serve.telemetry.logs import log_to
-from lodestone_serve.telemetry.metrics import Metrics
-from lodestone_serve.telemetry.record_metrics import RecordMetrics
+from lodestone_serve.telemetry.metrics import Metrics, RecordMetrics
 from lodestone_serve.traffic.connections import connection_protocol
 from lodestone_serve.traffic.disconnects import CancelDisconnected
 from lodestone_serve.traffic.proxy_middleware import Front, Waits

@@ -23,8 +23,7 @@ from lodestone.services.composed_queries import usual_weights
 from lodestone.services.use_cases import Services
 from lodestone_serve.auth.authentication import KEY_HEADER, Authentication, Authenticator
 from lodestone_serve.auth.exposure import checked_exposure
-from lodestone_serve.auth.passes import UnlockPasses
-from lodestone_serve.auth.same_machine import SameMachine
+from lodestone_serve.auth.passes import SameMachine, UnlockPasses
 from lodestone_serve.http.description import describe
 from lodestone_serve.http.guarded_routes import include_guarded
 from lodestone_serve.http.ledger import CatalogLedger, CatalogRates
@@ -33,22 +32,17 @@ from lodestone_serve.responses import problems
 from lodestone_serve.routes.access import access_router
 from lodestone_serve.routes.batch import batch_router
 from lodestone_serve.routes.browser_pages import browser_router
-from lodestone_serve.routes.corpora import corpora_router
-from lodestone_serve.routes.directories import directories_router
-from lodestone_serve.routes.images import images_router
+from lodestone_serve.routes.images import images_router, tagging_router
 from lodestone_serve.routes.internal import internal_router
+from lodestone_serve.routes.lists import corpora_router, directories_router, runs_router, tags_router
 from lodestone_serve.routes.openai import openai_router
 from lodestone_serve.routes.operation_routes import operations_router
 from lodestone_serve.routes.operations import state_router
 from lodestone_serve.routes.queries import queries_router
-from lodestone_serve.routes.runs import runs_router
 from lodestone_serve.routes.search import search_router
 from lodestone_serve.routes.search_page import search_page_router
-from lodestone_serve.routes.sessions import sessions_router
+from lodestone_serve.routes.sessions import sessions_router, unlocking_router
 from lodestone_serve.routes.streams import streams_router
-from lodestone_serve.routes.tagging import tagging_router
-from lodestone_serve.routes.tags import tags_router
-from lodestone_serve.routes.unlocking import unlocking_router
 from lodestone_serve.streaming.batch_search import Batches
 from lodestone_serve.streaming.streams import Streams
 from lodestone_serve.telemetry.metrics import Metrics

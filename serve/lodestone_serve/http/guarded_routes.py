@@ -1,20 +1,26 @@
 """Inclusion of routers under the table of policies: each route gets the check of the scopes that its row names.
 
 A route with a JSON body gets the check of its texts too.
+
+Check of all texts in a JSON body before a route sees them: half a surrogate pair is no character, and is refused. JSON can
+spell one (as an escape), Python keeps it, and whatever then writes, hashes or encodes the text fails. One check at the door
+holds for every member of every message, names of members included. Texts in addresses cannot hold one: the server replaces
+what is no UTF-8 there.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Final
+from typing import Any, Final
 
-from fastapi import APIRouter, FastAPI
+from fastapi import APIRouter, Depends, FastAPI, Request
+from fastapi.exceptions import RequestValidationError
 from fastapi.routing import APIRoute
 from starlette.routing import BaseRoute, Host, Mount, Route, WebSocketRoute
 
 from lodestone_schemas.access import Scope
 from lodestone_serve.auth.principal import needs
-from lodestone_serve.http.request_texts import needs_whole_texts
 from lodestone_serve.policy import JSON, TABLE, RoutePolicy, RoutePolicyError
 
 _HINT: Final = "correct the route, or the table in lodestone_serve/policy.py (see docs/recipes/add-a-route.md)"
@@ -108,3 +114,47 @@ def _takes_json(route: APIRoute, rows: Mapping[tuple[str, str], RoutePolicy]) ->
 
 def _listed(methods: set[str]) -> str:
     return ", ".join(sorted(methods))
+
+
+_HALF: Final = re.compile("[\ud800-\udfff]")
+_REPLACEMENT: Final = "\N{REPLACEMENT CHARACTER}"
+
+
+def half_pair_in(value: object) -> tuple[tuple[str | int, ...], str] | None:
+    """Return the place of the first text with half a surrogate pair, and which half; None where all texts are whole.
+
+    Args:
+        value: What a JSON document holds, nested to any depth.
+    """
+    left: list[tuple[tuple[str | int, ...], object]] = [((), value)]
+    while left:
+        place, current = left.pop()
+        if isinstance(current, str):
+            if found := _HALF.search(current):
+                return place, f"U+{ord(found[0]):04X}"
+        elif isinstance(current, dict):
+            for name, inner in current.items():
+                if found := _HALF.search(name):
+                    return (*place, _HALF.sub(_REPLACEMENT, name)), f"U+{ord(found[0]):04X}"
+                left.append(((*place, name), inner))
+        elif isinstance(current, list):
+            left.extend(((*place, number), inner) for number, inner in enumerate(current))
+    return None
+
+
+async def _check(request: Request) -> None:
+    """Refuse the body if one of its texts is none.
+
+    Raises:
+        RequestValidationError: It names the member.
+    """
+    found = half_pair_in(await request.json()) if await request.body() else None
+    if found is not None:
+        place, half = found
+        message = f"this text holds half a surrogate pair ({half}), which is no character"
+        raise RequestValidationError([{"type": "string_unicode", "loc": ("body", *place), "msg": message}])
+
+
+def needs_whole_texts() -> Any:  # noqa: ANN401 - FastAPI's own type of dependencies
+    """Return the dependency of a route with a JSON body: it refuses texts with half a surrogate pair."""
+    return Depends(_check)

@@ -10,8 +10,7 @@ from typing import Final
 from lodestone.access.caller import LOCAL_CALLER
 from lodestone.catalog.records import WriteKey, WriteRecord
 from lodestone.catalog.service.rate_windows import TokenGrant
-from lodestone.services.rates import RateUseCases
-from lodestone.services.writes import WriteUseCases
+from lodestone.services.writes import RateUseCases, WriteUseCases
 
 _THREADS: Final = 2
 

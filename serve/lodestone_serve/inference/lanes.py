@@ -3,6 +3,11 @@
 While passes run, calls that arrive wait; the next passes divide them up. A single call never waits for others, and under load
 batches grow by themselves to what arrives during one pass (`@serve.batch` holds every call for its time-out). Cancelled and
 late calls are dropped before a pass. An invalid item in one call does not affect the other calls' results.
+
+Occupancy of batches: how full the passes of a model are, averaged over time. An occupancy of 1 means that all passes that may
+run at once are as large as they may be. Below it, a pass takes in more items before anything waits longer, so calls alone say
+little about the load: twenty calls of one text each share a pass, and one call with twenty pictures fills several. Items that
+wait count too, so under overload the occupancy rises above 1.
 """
 
 from __future__ import annotations
@@ -19,7 +24,38 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lodestone.errors import DeadlineExceededError
-from lodestone_serve.inference.occupancy import TimeWeightedMean
+
+
+class TimeWeightedMean:
+    """Mean of a count over time, since it was last taken. Belongs to one thread.
+
+    Args:
+        clock: Returns seconds.
+    """
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self._since = self._changed = clock()
+        self._count = self._total = 0.0
+
+    def add(self, change: float) -> None:
+        """Change the count from now on."""
+        self._advance()
+        self._count += change
+
+    def take(self) -> float:
+        """Return the mean since the last call, and begin anew; the count itself where no time has passed."""
+        self._advance()
+        seconds = self._changed - self._since
+        mean = self._total / seconds if seconds > 0 else self._count
+        self._since, self._total = self._changed, 0.0
+        return mean
+
+    def _advance(self) -> None:
+        now = self._clock()
+        self._total += self._count * (now - self._changed)
+        self._changed = now
+
 
 Item = TypeVar("Item")
 Name = TypeVar("Name", bound=Hashable)

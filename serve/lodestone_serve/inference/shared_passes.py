@@ -105,7 +105,7 @@ class SharedEncoder:
         self._pictures.most = min(most, self._passes.pictures)
 
     def occupancy(self) -> float:
-        """Return how full the passes of the busier lane were since the last call; see occupancy.py."""
+        """Return how full the passes of the busier lane were since the last call; see lanes.py."""
         return max(self._texts.occupancy(), self._pictures.occupancy())
 
     async def warm_up(self) -> None:

@@ -131,6 +131,11 @@ def _inner(annotation: Any) -> tuple[type[BaseModel] | None, bool]:  # noqa: ANN
     return None, False
 
 
+def json_answer(message: BaseModel, headers: Mapping[str, str] | None = None) -> Response:
+    """Return the answer that holds a message."""
+    return Response(content=message.model_dump_json(), media_type="application/json", headers=headers)
+
+
 def unless_known(request: Request, body: bytes, headers: Mapping[str, str] | None = None) -> Response:
     """Return `body` as JSON under an entity tag of its own, or 304 where the client has it already."""
     tag = f'"{hashlib.blake2b(body, digest_size=16).hexdigest()}"'

@@ -14,7 +14,7 @@ from typing import Final
 
 from starlette.datastructures import Headers
 
-from lodestone_serve.own_pages import names_no_other_page
+from lodestone_serve.hosts import names_no_other_page
 
 PATH: Final = b"forget-cookies"
 """Last segment of the address that removes the cookies, where there are too many; it is no route of the service."""

@@ -9,8 +9,9 @@ from fastapi import APIRouter, Request
 from fastapi.responses import Response
 
 from lodestone_schemas.access import AccessInfo, Scope
+from lodestone_serve.auth.passes import SameMachine
 from lodestone_serve.auth.principal import Asker
-from lodestone_serve.auth.same_machine import SameMachine
+from lodestone_serve.responses.pages import json_answer
 
 
 def access_router(same_machine: SameMachine, weights: Callable[[], Mapping[str, Mapping[str, float]]]) -> APIRouter:
@@ -32,6 +33,6 @@ def access_router(same_machine: SameMachine, weights: Callable[[], Mapping[str, 
             compositions=list(usual),
             weights={name: dict(one) for name, one in usual.items()},
         )
-        return Response(content=info.model_dump_json(), media_type="application/json", headers={"Cache-Control": "no-store"})
+        return json_answer(info, {"Cache-Control": "no-store"})
 
     return router

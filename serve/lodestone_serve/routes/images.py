@@ -1,4 +1,4 @@
-"""Routes that hand out pictures: facts, thumbnail and file of one, by id alone. No path ever comes from a client.
+"""Routes that hand out pictures and tag single ones, by id alone. No path ever comes from a client.
 
 Where files are is told to callers on the service's own machine alone.
 """
@@ -8,16 +8,17 @@ from __future__ import annotations
 from typing import Annotated
 from uuid import UUID
 
-from fastapi import APIRouter, Depends, Query, Request
+from fastapi import APIRouter, Depends, File, Query, Request, UploadFile
 from fastapi.responses import FileResponse, Response
 from pydantic import BaseModel, ConfigDict, Field
 
 from lodestone.errors import ForbiddenError
 from lodestone.paging import MAX_CURSOR_CHARS, PageRequest
 from lodestone.services.pictures import PictureUseCases
-from lodestone_schemas.api import MAX_LIMIT, ImageInfo, ImagePage, PathsRequest, PicturePaths
+from lodestone.services.tagging import TaggingUseCases
+from lodestone_schemas.api import MAX_LIMIT, ImageInfo, ImagePage, PathsRequest, PicturePaths, PictureTags
+from lodestone_serve.auth.passes import SameMachine
 from lodestone_serve.auth.principal import RequestCaller
-from lodestone_serve.auth.same_machine import SameMachine
 from lodestone_serve.responses.pages import (
     CURSOR_DESCRIPTION,
     FIELDS_DESCRIPTION,
@@ -25,11 +26,13 @@ from lodestone_serve.responses.pages import (
     NOT_CHANGED,
     Fields,
     FieldSelection,
+    json_answer,
     select_fields,
     unless_known,
 )
 from lodestone_serve.responses.picture_files import picture_response
 from lodestone_serve.routes.threads import in_thread
+from lodestone_serve.traffic.admission_middleware import at_work
 
 _Chosen = Annotated[FieldSelection, Depends(Fields(ImageInfo))]
 
@@ -70,7 +73,7 @@ def images_router(use_cases: PictureUseCases, same_machine: SameMachine) -> APIR
                 hint="take `root` and `uri`, or run `lodestone search` there",
             )
         found = await in_thread(use_cases.paths, body, caller)
-        return Response(content=found.model_dump_json(), media_type="application/json")
+        return json_answer(found)
 
     @router.get("/{image_id}", response_model=ImageInfo, responses=NOT_CHANGED)
     async def image(caller: RequestCaller, image_id: UUID, fields: _Chosen, request: Request) -> Response:
@@ -86,5 +89,28 @@ def images_router(use_cases: PictureUseCases, same_machine: SameMachine) -> APIR
     async def content(caller: RequestCaller, image_id: UUID, request: Request) -> Response:
         """The picture's own file, once it is embedded."""
         return picture_response(await in_thread(use_cases.content, str(image_id), caller), request)
+
+    return router
+
+
+def tagging_router(use_cases: TaggingUseCases) -> APIRouter:
+    """Routes of automatic tagging."""
+    router = APIRouter(prefix="/v1/images", tags=["images"])
+
+    @router.post("/tags", response_model=PictureTags)
+    async def tag_picture(
+        caller: RequestCaller,
+        request: Request,
+        image: Annotated[UploadFile, File(description="The picture to tag.")],
+    ) -> PictureTags:
+        """Find out what an uploaded picture shows, how sharp and exposed it is, and whether it is safe. Nothing is kept."""
+        async with at_work(request, strictly=True) as work:
+            return await use_cases.of_picture(await image.read(), caller, deadline=work.ticket.deadline)
+
+    @router.get("/{image_id}/tags", response_model=PictureTags)
+    async def tag_image(caller: RequestCaller, image_id: UUID, request: Request) -> PictureTags:
+        """Find out the same of an indexed picture, from its own file."""
+        async with at_work(request, strictly=True) as work:
+            return await use_cases.of_image(str(image_id), caller, deadline=work.ticket.deadline)
 
     return router

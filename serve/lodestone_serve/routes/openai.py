@@ -11,6 +11,7 @@ from lodestone.services.models import ModelUseCases
 from lodestone.services.openai_shapes import drawing_list, embedding_list, inputs_of
 from lodestone_schemas.openai import DrawingList, DrawingRequest, EmbeddingList, EmbeddingsRequest
 from lodestone_serve.auth.principal import RequestCaller
+from lodestone_serve.responses.pages import json_answer
 from lodestone_serve.routes.threads import in_thread
 from lodestone_serve.traffic.admission_middleware import at_work
 
@@ -28,17 +29,13 @@ def openai_router(use_cases: ModelUseCases) -> APIRouter:
         inputs = inputs_of(body)
         async with at_work(request):
             embedded = await use_cases.embed(body.model, inputs, caller)
-        return _json(embedding_list(body, inputs, embedded))
+        return json_answer(embedding_list(body, inputs, embedded))
 
     @router.post(GENERATIONS, response_model=DrawingList)
     async def generations(caller: RequestCaller, body: DrawingRequest, request: Request) -> Response:
         """Pictures by a generator, within its budget and as long as its breaker lets it be asked. Nothing is kept of them."""
         async with at_work(request, body.deadline_ms):
             drawn = await use_cases.draw(body, caller)
-        return _json(await in_thread(drawing_list, body, drawn))
+        return json_answer(await in_thread(drawing_list, body, drawn))
 
     return router
-
-
-def _json(message: EmbeddingList | DrawingList) -> Response:
-    return Response(content=message.model_dump_json(), media_type="application/json")

@@ -17,6 +17,7 @@ from lodestone.services.operations import OperationUseCases
 from lodestone.services.redaction import redact_status
 from lodestone_schemas.service import Alive, Check, ServiceStatus
 from lodestone_serve.auth.principal import RequestCaller
+from lodestone_serve.responses.pages import json_answer
 from lodestone_serve.responses.problems import problem, problem_response
 from lodestone_serve.routes.threads import in_thread
 from lodestone_serve.telemetry.metrics import Metrics
@@ -110,4 +111,4 @@ def _with_rates(status: ServiceStatus, rates: SharedRates | None) -> ServiceStat
 
 
 def _json(status: ServiceStatus) -> Response:
-    return Response(content=status.model_dump_json(), media_type="application/json")
+    return json_answer(status)

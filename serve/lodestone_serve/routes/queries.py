@@ -10,7 +10,7 @@ from fastapi.responses import Response
 from lodestone.services.queries import QueryUseCases
 from lodestone_schemas.api import QueryExplanation, QueryPage, ReplayResult
 from lodestone_serve.auth.principal import RequestCaller
-from lodestone_serve.responses.pages import Fields, FieldSelection, Paged
+from lodestone_serve.responses.pages import Fields, FieldSelection, Paged, json_answer
 from lodestone_serve.responses.picture_files import VARIES
 
 _Chosen = Annotated[FieldSelection, Depends(Fields(QueryPage))]
@@ -30,12 +30,12 @@ def queries_router(use_cases: QueryUseCases) -> APIRouter:
     @router.get("/{query_id}", response_model=QueryExplanation)
     async def query(caller: RequestCaller, query_id: str) -> Response:
         """Why a query was answered as it was: plan, gate, guides, lists, weights, and the parts of each hit's score."""
-        return _json(await use_cases.explain(query_id, caller))
+        return json_answer(await use_cases.explain(query_id, caller))
 
     @router.post("/{query_id}/replay", response_model=ReplayResult)
     async def replay(caller: RequestCaller, query_id: str, fresh: bool = False) -> Response:
         """The ranking once more: from the record (always the same), or `fresh`, asked again of the collection as it is now."""
-        return _json(await use_cases.replay(query_id, caller, fresh=fresh))
+        return json_answer(await use_cases.replay(query_id, caller, fresh=fresh))
 
     @router.get("/{query_id}/guides/{guide_id:path}", response_class=Response)
     async def guide_picture(caller: RequestCaller, query_id: str, guide_id: str) -> Response:
@@ -44,7 +44,3 @@ def queries_router(use_cases: QueryUseCases) -> APIRouter:
         return Response(content=picture.data, media_type=picture.media_type, headers={"Cache-Control": _CACHE, "Vary": VARIES})
 
     return router
-
-
-def _json(message: QueryExplanation | ReplayResult) -> Response:
-    return Response(content=message.model_dump_json(), media_type="application/json")

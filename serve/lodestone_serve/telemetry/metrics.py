@@ -6,7 +6,7 @@ Their meanings are in metric_table.py. `Metrics` is made once per process; a rep
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from prometheus_client import CollectorRegistry, GCCollector, PlatformCollector, ProcessCollector, generate_latest
 
@@ -14,6 +14,9 @@ from lodestone.errors import LodestoneError
 from lodestone_schemas.api import SearchResponse
 from lodestone_serve.telemetry import metric_table as table
 from lodestone_serve.telemetry.instruments import OTHER, Maker, Mirror
+
+if TYPE_CHECKING:
+    from lodestone_serve.telemetry.instruments import Counter, Gauge
 
 _METHODS: Final = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"})
 _BREAKER: Final = {"closed": 0, "half_open": 1, "open": 2}
@@ -193,3 +196,19 @@ def _with_process(registry: CollectorRegistry) -> CollectorRegistry:
     for collector in (ProcessCollector, PlatformCollector, GCCollector):
         collector(registry=registry)
     return registry
+
+
+class RecordMetrics:
+    """Implements `recorder.RecordObserver` by a gauge and a counter."""
+
+    def __init__(self, waiting: Gauge, lost: Counter) -> None:
+        self._waiting = waiting
+        self._lost = lost
+
+    def waiting(self, records: int) -> None:
+        """Set the number of records that are queued."""
+        self._waiting.set(records)
+
+    def lost(self, records: int) -> None:
+        """Count records that were not written."""
+        self._lost.inc(records)

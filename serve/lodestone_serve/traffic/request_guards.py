@@ -20,8 +20,7 @@ from starlette.datastructures import Headers, MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from lodestone.config.serve import ServeSettings
-from lodestone_serve.hosts import ANY, is_loopback
-from lodestone_serve.own_pages import names_no_other_page
+from lodestone_serve.hosts import ANY, is_loopback, names_no_other_page
 from lodestone_serve.policy import MAX_JSON_BYTES, AdmissionRule, BodyPace, policy_of
 from lodestone_serve.responses.problems import Refusal, refusal_response
 

@@ -8,8 +8,7 @@ from pathlib import Path
 from rich.console import Console
 
 from lodestone_cli.commands.demo import _print
-from lodestone_cli.demo.run import DemoAnswer, DemoReport, _Found, _photos_found
-from lodestone_cli.demo.words import QUESTIONS, DemoQuery
+from lodestone_cli.demo.run import QUESTIONS, DemoAnswer, DemoQuery, DemoReport, _Found, _photos_found
 
 CAT = DemoQuery("a tabby cat", "chelsea", "photo", "the face of a tabby cat")
 ANSWERS = (

@@ -17,12 +17,12 @@ import sys, time
 from pathlib import Path
 from lodestone.indexing.progress import ProgressEvent, RunStage
 from lodestone_cli import main
-from lodestone_cli.command_context import CommandContext
+from lodestone_cli.command_context import CommandContext, HomeOptions
 from lodestone_cli.options import Output
 from lodestone_cli.progress import shown_counts, shown_progress, shown_wait
 
 def work(kind: str, output: Output = Output.HUMAN) -> None:
-    with CommandContext(output=output) as context:
+    with CommandContext(HomeOptions(output=output)) as context:
         if kind == "stages":
             with shown_progress(context) as progress:
                 for done in range(5):

@@ -10,15 +10,15 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-import typer
 from tests.unit.cli.test_answer import answer, hit
 from typer.testing import CliRunner
 
 from lodestone.errors import InvalidRequestError, NotFoundError
 from lodestone_cli import result_files
 from lodestone_cli.answer_output import page_query
+from lodestone_cli.option_groups import Commands
 from lodestone_cli.options import Output, Pictures, ResultFormat
-from lodestone_cli.result_files import ResultFiles, print_paths, with_result_files
+from lodestone_cli.result_files import ResultFiles, print_paths
 from lodestone_schemas.searching import SearchFilters, SearchOptions, SearchRequest
 
 
@@ -136,11 +136,10 @@ def test_no_viewer_is_started_where_there_is_no_screen(
 
 
 def test_a_command_takes_what_happens_with_its_pictures_as_options(tmp_path: Path) -> None:
-    app, given = typer.Typer(), []
+    app, given = Commands(), []
 
     @app.command()
-    @with_result_files
-    def find(words: str, *, files: ResultFiles, local: bool = False) -> None:
+    def find(files: ResultFiles, words: str, local: bool = False) -> None:
         given.append((words, files, local))
 
     options = ["--format", "paths", "--pictures", "blocks", "--columns", "3", "-0", "--open", "--min-score", "0.5"]

@@ -13,7 +13,7 @@ from tests.support.terminal import DA1, KITTY_SAYS, PATIENT_PROBE, child_script,
 from tests.unit.cli.test_answer import answer, hit
 
 from lodestone_cli.answer import print_answer
-from lodestone_cli.command_context import CommandContext
+from lodestone_cli.command_context import CommandContext, HomeOptions
 from lodestone_cli.options import Pictures
 from lodestone_cli.terminal import capabilities
 from lodestone_cli.terminal.probe import TerminalAnswer, ask_terminal, read_answer
@@ -189,7 +189,7 @@ def test_without_colours_answers_have_no_escape_sequences_at_all(monkeypatch: py
     monkeypatch.setenv("NO_COLOR", "1")
     monkeypatch.setenv("FORCE_COLOR", "1")  # Rich's own: a terminal, even in a pipe
 
-    console = CommandContext(home=tmp_path).console
+    console = CommandContext(HomeOptions(home=tmp_path)).console
     with console.capture() as printed:
         print_answer(console, answer(hit(1)), {"id-1": "/p/a.jpg"})
 

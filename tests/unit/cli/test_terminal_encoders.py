@@ -11,8 +11,7 @@ import pytest
 from PIL import Image
 from tests.support.terminal import decode_kitty, decode_sixel
 
-from lodestone_cli.terminal.colours import colour_of, nearest_colour
-from lodestone_cli.terminal.encoders import half_blocks, iterm2, kitty, sixel
+from lodestone_cli.terminal.encoders import colour_of, half_blocks, iterm2, kitty, nearest_colour, sixel
 
 PIXEL = re.compile(r"\x1b\[38;([\d;]+?);([34]9|48;[\d;]+)m▀|▀")
 

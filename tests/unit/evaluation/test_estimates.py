@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from lodestone_eval.estimates import bootstrap
+from lodestone_eval.compare import bootstrap
 
 
 def test_bootstrap_is_repeatable_covers_the_mean_and_narrows():

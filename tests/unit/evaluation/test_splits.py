@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from lodestone_eval.splits import split_by_hash
+from lodestone_eval.datasets.plain import split_by_hash
 
 
 def test_split_has_the_stated_sizes_no_overlap_and_ignores_order():

@@ -15,7 +15,7 @@ from research.fits.quality import Collection
 
 from lodestone.backbones.base import BackboneOutputs, OutputKey
 from lodestone.query.deciding.presence import PresenceModel, SignTerm
-from lodestone_eval.splits import split_by_hash
+from lodestone_eval.datasets.plain import split_by_hash
 
 ROW = OutputKey("efficientnet-lite0", "features")
 FILES = [f"{number}.jpg" for number in range(60)]

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from lodestone_cli.command_context import CommandContext, printable
+from lodestone_cli.command_context import CommandContext, HomeOptions, printable
 from lodestone_cli.commands.evaluation.common import (
     EvaluationHomeOption,
     evaluation_home,
@@ -22,6 +22,7 @@ from lodestone_cli.commands.evaluation.common import (
     shown_answers,
 )
 from lodestone_cli.commands.evaluation.composed_tables import print_ann, print_composed
+from lodestone_cli.option_groups import Commands
 from lodestone_cli.options import Output, OutputOption, ProfileOption
 from lodestone_cli.progress import shown_counts, shown_wait
 from lodestone_eval.registry import COMPOSED_BENCHMARKS
@@ -34,7 +35,7 @@ if TYPE_CHECKING:
     from lodestone_eval.composed.pictures import EmbeddedSet
     from lodestone_eval.composed.queries import ComposedSet
 
-app = typer.Typer()
+app = Commands()
 
 BenchmarkArgument = Annotated[str, typer.Argument(metavar="DATASET", help=f"One of {', '.join(COMPOSED_BENCHMARKS)}.")]
 DataOption = Annotated[Path, typer.Option("--data", "-d", help="Folder that it was unpacked to.")]
@@ -75,7 +76,7 @@ def _must(
     output: OutputOption = Output.HUMAN,
 ) -> None:
     """Measure composed queries over a benchmark's pictures: joint search, its parts alone, and its baselines."""
-    with CommandContext(home=home, profile=profile, output=output, purpose="lodestone eval must") as context:
+    with CommandContext(HomeOptions(home=home, profile=profile, output=output), purpose="lodestone eval must") as context:
         from lodestone_eval.composed.metrics import depth_of
         from lodestone_eval.composed.must import MustOptions, evaluate_must, submitted_rankings
         from lodestone_eval.composed.submission import check_submitted, write_submissions
@@ -146,7 +147,7 @@ def _ann(
     output: OutputOption = Output.HUMAN,
 ) -> None:
     """Measure joint search, merged streams and joint embedding over vectors in MUST's files: tables and curves of the paper."""
-    with CommandContext(home=home, output=output, purpose="lodestone eval ann") as context, ExitStack() as opened:
+    with CommandContext(HomeOptions(home=home, output=output), purpose="lodestone eval ann") as context, ExitStack() as opened:
         from lodestone.errors import InvalidRequestError
         from lodestone_eval.composed.ann import evaluate_vectors
         from lodestone_eval.composed.ann_report import AnnOptions
@@ -191,7 +192,7 @@ def _ann(
             written.append(folder / "ann.json")
             found.save(written[0])
             if plots:
-                from lodestone_eval.composed.ann_plot import draw_curves
+                from lodestone_eval.plots import draw_curves
 
                 written.append(draw_curves(found, folder))
         context.emit(found.model_dump(mode="json"), lambda console: print_ann(console, found, written))
@@ -206,7 +207,7 @@ def _submission(
     output: OutputOption = Output.HUMAN,
 ) -> None:
     """Check a submission of CIRR or CIRCO as the server would, and measure it where the truth is published."""
-    with CommandContext(output=output, purpose="lodestone eval submission") as context:
+    with CommandContext(HomeOptions(output=output), purpose="lodestone eval submission") as context:
         from lodestone_eval.composed.answers import report_of
         from lodestone_eval.composed.submission import check_submitted, read_submission
         from lodestone_eval.registry import read_composed
@@ -247,7 +248,7 @@ def _make_vectors(
     output: OutputOption = Output.HUMAN,
 ) -> None:
     """Make a semi-synthetic set of vectors as the paper builds ImageText1M, in files that `lodestone eval ann` reads."""
-    with CommandContext(output=output, purpose="lodestone eval make-vectors") as context:
+    with CommandContext(HomeOptions(output=output), purpose="lodestone eval make-vectors") as context:
         from lodestone_eval.composed.semi_synthetic import SemiSynthetic, write_semi_synthetic
 
         options = SemiSynthetic(objects, queries, dim, attributes, values, seed, base_from, queries_from)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from lodestone_cli.command_context import CommandContext, printable
+from lodestone_cli.command_context import CommandContext, HomeOptions, printable
 from lodestone_cli.commands.evaluation.common import (
     EvaluationHomeOption,
     evaluation_home,
@@ -18,6 +18,7 @@ from lodestone_cli.commands.evaluation.common import (
     shown_answers,
 )
 from lodestone_cli.commands.evaluation.composed import app as composed_app
+from lodestone_cli.option_groups import Commands
 from lodestone_cli.options import Output, OutputOption, ProfileOption
 from lodestone_cli.terminal.console import print_table
 from lodestone_eval.registry import BENCHMARKS
@@ -35,7 +36,7 @@ _NAME_WIDTH = 20
 _WIDE = 90  # columns of a terminal that show R@10 and hit@1 as well
 _ON_PAPER = frozenset({"p@10", "mrr", "recall@60", "precision@ep"})  # in the report alone: the screen is narrow
 
-app = typer.Typer(
+app = Commands(
     help="Measure search quality on a benchmark in its published layout, or on your own captioned pictures.",
     no_args_is_help=True,
 )
@@ -96,7 +97,7 @@ def _evaluate(
     output: OutputOption = Output.HUMAN,
 ) -> None:
     name = str(typer_context.info_name)
-    with CommandContext(home=home, profile=profile, output=output, purpose="lodestone eval") as context:
+    with CommandContext(HomeOptions(home=home, profile=profile, output=output), purpose="lodestone eval") as context:
         from lodestone_eval.registry import read_benchmark
         from lodestone_eval.run import EvalOptions
         from lodestone_eval.selection import QuerySelection, select
@@ -129,7 +130,7 @@ def _compare(
     output: OutputOption = Output.HUMAN,
 ) -> None:
     """Compare two runs, query by query, in the configurations that both have."""
-    with CommandContext(output=output, purpose="lodestone eval compare") as context:
+    with CommandContext(HomeOptions(output=output), purpose="lodestone eval compare") as context:
         from lodestone_eval.report import compare_reports, differences, load_report
 
         first, second = load_report(before.expanduser()), load_report(after.expanduser())

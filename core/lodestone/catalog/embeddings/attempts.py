@@ -7,12 +7,12 @@ catalog and not by a clock.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from datetime import UTC, datetime
 from typing import Any
 
-from sqlalchemy import Connection, Row, and_, bindparam, func, insert, or_, select, update
+from sqlalchemy import Connection, Row, bindparam, func, insert, select, update
 
 from lodestone.catalog import tables
 from lodestone.catalog.database.engine import CatalogBase
@@ -140,33 +140,6 @@ class AttemptRows(CatalogBase):
         if run_id is not None:
             query = query.where(table.c.run_id == run_id)
         return map(_attempt, self._streamed(query, (table.c.slice_id, table.c.attempt)))
-
-    def failed_attempts(self, slice_ids: Iterable[str]) -> dict[str, int]:
-        """Count the attempts at each slice that failed or crashed since the last finished one; slices without any are left out.
-
-        Attempts that still count as running are not counted: if a driver crashes, its slices are not the cause.
-        """
-        table = tables.slice_attempts
-        counts: dict[str, int] = {}
-        with self._reading() as connection:
-            for chunk in chunks(slice_ids):
-                done = (
-                    select(table.c.slice_id, func.max(table.c.attempt).label("attempt"))
-                    .where(table.c.slice_id.in_(chunk), table.c.state == AttemptState.DONE)
-                    .group_by(table.c.slice_id)
-                    .subquery()
-                )
-                query = (
-                    select(table.c.slice_id, func.count())
-                    .outerjoin(done, done.c.slice_id == table.c.slice_id)
-                    .where(
-                        and_(table.c.slice_id.in_(chunk), table.c.state.in_(_LOST)),
-                        or_(done.c.attempt.is_(None), table.c.attempt > done.c.attempt),
-                    )
-                    .group_by(table.c.slice_id)
-                )
-                counts.update((row[0], row[1]) for row in connection.execute(query))
-        return counts
 
 
 def _attempt(row: Row[Any]) -> SliceAttempt:

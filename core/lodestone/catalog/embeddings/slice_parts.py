@@ -1,4 +1,4 @@
-"""Search for slices that lack a part, whose cost grows with the unfinished slices and not with the finished ones.
+"""Search for slices that lack a part, or hold a thumbnail; its cost grows with the unfinished slices, not the finished ones.
 
 `slices.parts` names the parts that a slice has receipts for. It is computed from `receipts` in the transaction that writes
 them, and never updated incrementally. A corpus has few distinct values of it: an index is searched from one value to the next,
@@ -71,10 +71,6 @@ class PartRows(CatalogBase):
             return sum(int(slices) for slices, _ in counted), sum(int(rows) for _, rows in counted)
 
         return self._at_one_moment(count)
-
-    def slices_without(self, part: str, corpus_id: str | None = None) -> list[SliceRecord]:
-        """Return live slices that have no receipt for `part`, oldest first."""
-        return list(self.unfinished_slices([part], corpus_id))
 
     def misnoted_slices(self, corpus_id: str) -> list[str]:
         """Return the ids of slices whose `parts` differ from their receipts. Reads all receipts: 4 s for 1,000,000 slices.
@@ -166,3 +162,24 @@ def _parts_now() -> ColumnElement[str]:
 _NOW: Final = _parts_now()
 _REFRESH_ALL: Final = update(tables.slices).where(tables.slices.c.parts != _NOW).values(parts=_NOW)
 _REFRESH: Final = _REFRESH_ALL.where(tables.slices.c.slice_id.in_(bindparam("of_slices", expanding=True)))
+
+
+_MOST: Final = 4  # slices that are tried: copies of a picture may lie in several
+
+
+class ThumbnailRows(CatalogBase):
+    """Part of the catalog that finds the packs of thumbnails."""
+
+    def slices_of_content(self, content_hash: str) -> list[tuple[str, str]]:
+        """Return (corpus id, fingerprint) of some slices of living pictures with this content, in a stable order."""
+        images, slices = tables.images, tables.slices
+        query = (
+            select(slices.c.corpus_id, slices.c.fingerprint)
+            .join(images, images.c.slice_id == slices.c.slice_id)
+            .where(images.c.hash == content_hash, images.c.state != ImageState.GONE)
+            .distinct()
+            .order_by(slices.c.corpus_id, slices.c.fingerprint)
+            .limit(_MOST)
+        )
+        with self._reading() as connection:
+            return [(corpus_id, fingerprint) for corpus_id, fingerprint in connection.execute(query)]

@@ -1,4 +1,4 @@
-"""Corpora and roots in the catalog: creation, listing, settings and removal."""
+"""Corpora, roots and the archives in them in the catalog: creation, listing, settings and removal."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from sqlalchemy import Connection, delete, exists, insert, select, update
 
 from lodestone.catalog import tables
 from lodestone.catalog.database.engine import CatalogBase
-from lodestone.catalog.database.sql import chunks, insert_ignoring
+from lodestone.catalog.database.sql import chunks, insert_ignoring, upsert
 from lodestone.catalog.pictures.removal import AT_ONCE, delete_images
-from lodestone.catalog.records import Corpus, Root
+from lodestone.catalog.records import Container, Corpus, Root
 from lodestone.catalog.service.api_keys import rename_in_keys
 from lodestone.catalog.use.tags import queue_described_among
 from lodestone.errors import InvalidRequestError, NotFoundError, UnknownNameError
@@ -286,3 +286,31 @@ def _candidate_names(base: str) -> Iterator[str]:
     while True:
         yield f"{base}-{number}"
         number += 1
+
+
+class ContainerRows(CatalogBase):
+    """Part of the catalog that keeps archives and tables which hold pictures."""
+
+    def containers(self, root_id: str) -> dict[str, Container]:
+        """Return the root's containers by uri."""
+        table = tables.containers
+        query = select(table).where(table.c.root_id == root_id).order_by(table.c.uri)
+        with self._reading() as connection:
+            return {row.uri: Container(*row) for row in connection.execute(query)}
+
+    def put_containers(self, containers: Sequence[Container]) -> None:
+        """Record containers, replacing what was recorded of them before."""
+        if containers:
+            self._write(
+                lambda connection: upsert(connection, tables.containers, [asdict(container) for container in containers])
+            )
+
+    def remove_containers(self, root_id: str, uris: Iterable[str]) -> None:
+        """Delete the records of containers; unknown ones are ignored."""
+        table, removed = tables.containers, list(uris)
+        for chunk in chunks(removed):
+            self._write(
+                lambda connection, chunk=chunk: connection.execute(  # type: ignore[misc]
+                    delete(table).where(table.c.root_id == root_id, table.c.uri.in_(chunk))
+                )
+            )

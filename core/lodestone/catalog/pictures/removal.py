@@ -1,6 +1,6 @@
 """Removal of pictures from the catalog: their rows, and what other rows say of them.
 
-`withdraw_images` takes pictures out of their slices, which are listed for erasure (embeddings/erasures.py), and gives each a
+`withdraw_images` takes pictures out of their slices, which are listed for erasure (embeddings/compaction.py), and gives each a
 tombstone, which makes every collection delete its points. `remove_images` then deletes the rows with everything that names
 them: captions, tags, copies and failures. Rows go last, so that a removal that was killed can be asked for again. Recorded
 queries, feedback, answers to writes and texts of runs name pictures too: `forget_mentions` takes them out of those.

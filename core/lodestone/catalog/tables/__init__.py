@@ -5,12 +5,44 @@ point (case-sensitive; NFC and NFD differ). Deleting a corpus deletes everything
 """
 
 from lodestone.catalog.tables.base import UtcDateTime, metadata
-from lodestone.catalog.tables.embeddings import deletions, erasures, loads, receipts, slice_members, slices, tombstones
-from lodestone.catalog.tables.learning import feedback, queries, trust_events, trust_topics
-from lodestone.catalog.tables.models import aliases, artifacts, engine_states, model_swaps, space_overrides
-from lodestone.catalog.tables.pictures import captions, containers, corpora, duplicates, images, roots, tag_outbox, tags
-from lodestone.catalog.tables.service import api_keys, home_facts, idempotency, rate_windows, write_tokens
-from lodestone.catalog.tables.work import failures, runs, slice_attempts
+from lodestone.catalog.tables.learning import (
+    aliases,
+    artifacts,
+    engine_states,
+    feedback,
+    model_swaps,
+    queries,
+    space_overrides,
+    trust_events,
+    trust_topics,
+)
+from lodestone.catalog.tables.pictures import (
+    captions,
+    containers,
+    corpora,
+    deletions,
+    duplicates,
+    erasures,
+    images,
+    loads,
+    receipts,
+    roots,
+    slice_members,
+    slices,
+    tag_outbox,
+    tags,
+    tombstones,
+)
+from lodestone.catalog.tables.service import (
+    api_keys,
+    failures,
+    home_facts,
+    idempotency,
+    rate_windows,
+    runs,
+    slice_attempts,
+    write_tokens,
+)
 
 __all__ = [
     "UtcDateTime",

@@ -1,10 +1,10 @@
-"""Tables that a service needs: API keys, answered writes, rates, proofs of commits, and the home's id."""
+"""Tables of runs, attempts and failures, and of a service: keys, answered writes, rates, proofs of commits, the home's id."""
 
 from __future__ import annotations
 
-from sqlalchemy import JSON, BigInteger, Column, Integer, LargeBinary, String, Table
+from sqlalchemy import JSON, BigInteger, Boolean, Column, Float, Index, Integer, LargeBinary, String, Table, Text, false, text
 
-from lodestone.catalog.tables.base import ID, NAME, UtcDateTime, metadata
+from lodestone.catalog.tables.base import ID, NAME, UtcDateTime, metadata, next_seq, parent
 
 # Proofs of commits, for writers whose connection was lost before the commit was confirmed (see exactly_once.py).
 # Pruned after an hour.
@@ -61,4 +61,54 @@ home_facts = Table(
     metadata,
     Column("name", NAME, primary_key=True),
     Column("value", NAME, nullable=False),
+)
+
+
+runs = Table(
+    "runs",
+    metadata,
+    Column("run_id", ID, primary_key=True),
+    Column("kind", String(32), nullable=False),
+    Column("corpus_id", ID, parent("corpora.corpus_id"), index=True),
+    Column("state", String(12), nullable=False),
+    Column("stage", String(64), nullable=False),
+    Column("started_at", UtcDateTime, nullable=False, index=True),
+    Column("finished_at", UtcDateTime),
+    Column("counts", JSON, nullable=False),
+    Column("error", Text, nullable=False),
+    Column("request", JSON, nullable=False, server_default="{}"),
+    Column("worker", String(200), nullable=False, server_default=text("''")),
+    Column("heartbeat_at", UtcDateTime),
+    Column("cancel_requested", Boolean, nullable=False, server_default=false()),
+    Column("progress", JSON, nullable=False, server_default="{}"),
+    next_seq("runs"),
+    Index(None, "seq"),
+)
+
+# Every attempt at a slice, whatever its outcome.
+slice_attempts = Table(
+    "slice_attempts",
+    metadata,
+    Column("slice_id", ID, parent("slices.slice_id"), primary_key=True),
+    Column("attempt", Integer, primary_key=True, autoincrement=False),
+    Column("run_id", ID, parent("runs.run_id"), nullable=False, index=True),
+    Column("worker", String(200), nullable=False),
+    Column("state", String(12), nullable=False),
+    Column("embedded", Integer, nullable=False),
+    Column("failed", Integer, nullable=False),
+    Column("started_at", UtcDateTime, nullable=False),
+    Column("seconds", Float, nullable=False),
+    Column("error", Text, nullable=False),
+)
+
+# The last failure of each kind of each file: `run_id` is the last run that met it.
+failures = Table(
+    "failures",
+    metadata,
+    Column("root_id", ID, parent("roots.root_id"), primary_key=True),
+    Column("uri", NAME, primary_key=True),
+    Column("code", String(64), primary_key=True),
+    Column("run_id", ID, parent("runs.run_id"), nullable=False, index=True),
+    Column("message", Text, nullable=False),
+    Column("image_id", ID),
 )

@@ -1,4 +1,4 @@
-"""Learnt artifacts, the active version of each kind, and collection aliases in the catalog."""
+"""Learnt artifacts, the active version of each kind, collection aliases and switched guide engines in the catalog."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from sqlalchemy import Connection, Engine, delete, select, update
 
 from lodestone.catalog import tables
 from lodestone.catalog.database.engine import CatalogBase
-from lodestone.catalog.database.sql import upsert
+from lodestone.catalog.database.sql import insert_ignoring, upsert
 from lodestone.catalog.database.unchanged import UnchangedFacts
-from lodestone.catalog.records import Artifact
+from lodestone.catalog.records import Artifact, EngineState
 from lodestone.errors import UnknownNameError
 
 
@@ -107,3 +107,29 @@ class CatalogAliases(CatalogBase):
                 return {row.alias: row.collection for row in connection.execute(aliases)}
 
         return dict(self._unchanged("aliases", read))
+
+
+class EngineRows(CatalogBase):
+    """Part of the catalog that keeps the states of guide engines."""
+
+    def engine_states(self) -> dict[str, EngineState]:
+        """Return what was set for each engine, by name; engines that follow the settings are left out."""
+        table = tables.engine_states
+        with self._reading() as connection:
+            rows = connection.execute(select(table).order_by(table.c.name))
+            return {row.name: EngineState(row.enabled, row.priority) for row in rows}
+
+    def set_engine(self, name: str, enabled: bool | None = None, priority: int | None = None) -> EngineState:
+        """Switch an engine on or off, or change its priority, and return its state; None leaves a value unchanged."""
+        table = tables.engine_states
+        values = {"enabled": enabled, "priority": priority}
+        changed = {column: value for column, value in values.items() if value is not None}
+
+        def change(connection: Connection) -> EngineState:
+            if changed:
+                insert_ignoring(connection, table, [{"name": name, "enabled": None, "priority": None}])
+                connection.execute(update(table).where(table.c.name == name).values(**changed))
+            row = connection.execute(select(table.c.enabled, table.c.priority).where(table.c.name == name)).first()
+            return EngineState() if row is None else EngineState(*row)
+
+        return self._write(change)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, Final
 from uuid import uuid4
 
 from sqlalchemy import Connection, Row, delete, insert, select, update
@@ -131,3 +131,17 @@ def _swap(row: Row[Any]) -> SwapRecord:
 
 def _no_swap(swap_id: str) -> NotFoundError:
     return NotFoundError(f"there is no swap with id {swap_id!r}", hint="see `lodestone models swap --status`")
+
+
+UNSETTLED: Final = frozenset({SwapState.BACKFILL, SwapState.SHADOW, SwapState.PROMOTED})
+_MOST: Final = 1000  # highest number of swaps that are read, newest first
+
+
+def unsettled_swaps(catalog: SwapRows, space: str | None = None) -> list[SwapRecord]:
+    """Return the swaps that hold two collections, newest first."""
+    return [swap for swap in catalog.swaps(_MOST, space=space) if swap.state in UNSETTLED]
+
+
+def retained_collections(catalog: SwapRows) -> set[str]:
+    """Return the collections of unsettled swaps; they are kept, searched or not."""
+    return {name for swap in unsettled_swaps(catalog) for name in (swap.old_collection, swap.new_collection)}

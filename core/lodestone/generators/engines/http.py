@@ -20,10 +20,10 @@ from lodestone.config.engines import EngineSettings
 from lodestone.config.section import SettingsSection, refusal_of
 from lodestone.errors import ConfigurationError, LodestoneError, ServiceUnavailableError
 from lodestone.generators.base import Generator, Guide, GuideRequest
-from lodestone.generators.engine_keys import credential_of
 from lodestone.generators.pictures import Received, from_base64, png_of, read_picture
+from lodestone.remote.credentials import credential_of
 from lodestone.remote.http_client import Access, HttpClient
-from lodestone.remote.wording import Wording
+from lodestone.remote.http_guard import Wording
 
 _log = logging.getLogger(__name__)
 

@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 from itertools import islice
 from typing import TYPE_CHECKING, Final, Protocol
 
-from lodestone.catalog.unsettled_swaps import retained_collections
+from lodestone.catalog.work.swaps import retained_collections
 from lodestone.config.compositions import all_compositions
 from lodestone.errors import CollectionDamagedError, EmbeddingsDamagedError
 from lodestone.indexing.faults import Faults

@@ -17,7 +17,7 @@ from lodestone.query.composing.ranking import parts_of_hit
 from lodestone.retrieval.collapse import collapsed, with_equal_files
 from lodestone.retrieval.fusion import contributions
 from lodestone.retrieval.searcher import Ranking
-from lodestone.sources.missing_files import missing_files
+from lodestone.sources.originals import missing_files
 from lodestone_schemas.api import MAX_OFFSET, Contribution, Hit
 
 # A changed file is `pending` until it is embedded anew: its old vectors still find it.

@@ -2,12 +2,22 @@
 
 Each part has a share of the score in each space (weighing.py). Words are compared with captions too, where there are any. Tags,
 the gate and guides are for words alone and take no part.
+
+Centred queries: the vector of a part without what ordinary pictures, or ordinary words, have in common. Similarity to a part
+has two sources: what the part says, and what all parts of its kind say. Some pictures are like every picture, or like every
+word, and so come high whatever is asked (hubs). Taking the mean of its kind from a part's vector takes that away (i-CIR,
+Psomas et al., 2025, centres all features):
+
+    q' = (q - beta * mean) / |q - beta * mean|
+
+The mean of pictures is that of the sample that calibrates scores. The mean of words is that of the class names, in spaces that
+know any. Captions are not centred. Records keep the parts' own vectors, so refinements centre them anew.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from typing import Final
 
@@ -16,10 +26,10 @@ from numpy.typing import NDArray
 
 from lodestone.clock import within
 from lodestone.config.compositions import Role
+from lodestone.query.asking.parts import Part
 from lodestone.query.asking.running import RunningQuery, too_late
 from lodestone.query.composing.candidates import FEWEST, Candidates, CandidateSource, Standing
 from lodestone.query.composing.captions import CaptionSearch
-from lodestone.query.composing.centring import centred
 from lodestone.query.composing.ranking import POOL, diversified, shares_of, similarities
 from lodestone.query.composing.targets import composed_targets
 from lodestone.query.composing.weighing import PartWeighing, Standings, by_space, without_captions
@@ -265,3 +275,52 @@ class ComposedStage:
 def _divided(searches: Sequence[ListSearch]) -> tuple[list[ListSearch], list[ListSearch]]:
     """Return the searches of the spaces, and those of the captions."""
     return [one for one in searches if one.space != CAPTIONS], [one for one in searches if one.space == CAPTIONS]
+
+
+SHARE: Final = 0.5
+"""Share of the mean that is taken (docs/composed.md, chosen on validation photos)."""
+
+_SHORTEST: Final = 1e-6  # of a difference that has a direction
+
+_Row = NDArray[np.float32]
+
+
+def centred(
+    searches: Sequence[ListSearch],
+    parts: Sequence[Part],
+    *,
+    pictures: Callable[[str], _Row],
+    words: Mapping[str, _Row],
+) -> list[ListSearch]:
+    """Return the searches with centred vectors; those without a mean stay as they are.
+
+    Args:
+        searches: One a part and space; the vectors of parts to avoid are negated.
+        parts: The parts of the query.
+        pictures: Collection -> (n, dim) float32 vectors of ordinary pictures, none where there are too few.
+        words: Space -> (dim,) float32 mean vector of ordinary words.
+    """
+    of_part = {part.name: part for part in parts}
+    means: dict[str, _Row] = {}
+    found = []
+    for one in searches:
+        part = of_part[one.guide]
+        if part.leaf.text:
+            mean = SHARE * words[one.space] if one.space in words else None
+        else:
+            if one.collection not in means:
+                means[one.collection] = _mean(pictures(one.collection), len(one.vector))
+            mean = SHARE * means[one.collection]
+        found.append(one if mean is None else _without(one, mean, avoid=part.avoid))
+    return found
+
+
+def _mean(sample: _Row, dim: int) -> _Row:
+    return sample.mean(axis=0, dtype=np.float32) if len(sample) else np.zeros(dim, np.float32)
+
+
+def _without(one: ListSearch, mean: _Row, *, avoid: bool) -> ListSearch:
+    sign = np.float32(-1 if avoid else 1)
+    vector = one.vector - sign * np.asarray(mean, np.float32)
+    length = float(np.linalg.norm(vector))
+    return replace(one, vector=np.asarray(vector / length, np.float32)) if length > _SHORTEST else one

@@ -20,7 +20,7 @@ from lodestone.query.composing.candidates import Standing
 from lodestone.query.contracts import SpaceWeigher
 from lodestone.query.retrieving.first_pass import QueryWeights
 from lodestone.query.retrieving.leaves import EncodedLeaf, EncodedQuery
-from lodestone.query.weighting.trust import apply_trust, prior_trust
+from lodestone.query.weighting.choice import apply_trust, prior_trust
 from lodestone.retrieval.fusion import RankedList
 from lodestone.retrieval.rescoring import ListSearch
 from lodestone.spaces.names import CAPTIONS, LABELS

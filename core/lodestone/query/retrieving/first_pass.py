@@ -17,7 +17,7 @@ from lodestone.query.asking.running import RunningQuery, too_late
 from lodestone.query.contracts import EqualWeights, SpaceWeigher
 from lodestone.query.retrieving.learned_stages import LearnedStages
 from lodestone.query.retrieving.leaves import EncodedQuery
-from lodestone.query.weighting.trust import apply_trust, prior_trust
+from lodestone.query.weighting.choice import apply_trust, prior_trust
 from lodestone.retrieval.fusion import FusedList
 from lodestone.retrieval.searcher import Ranking, Searcher
 from lodestone.retrieval.tag_matches import TagMatches

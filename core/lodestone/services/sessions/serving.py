@@ -2,6 +2,10 @@
 
 Everything that blocks runs in threads. The engine that queries use is replaced, whole, only once it is warm, so that no query
 meets a half-changed one.
+
+Delivery of tags: the collection that searches read catches up with the catalog, behind the answers. What people said is in the
+catalog before they are answered. Only its delivery to the collection is behind: the catalog's outbox holds it, whatever
+happens to this process, and is taken up again at the next start.
 """
 
 from __future__ import annotations
@@ -9,18 +13,17 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from typing import TYPE_CHECKING, Final, TypeVar
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import structlog
 
 from lodestone.config.settings import Settings
-from lodestone.errors import ServiceUnavailableError
+from lodestone.errors import LodestoneError, ServiceUnavailableError
 from lodestone.indexing.progress import Progress, silent
 from lodestone.indexing.sync.repair import make_missing_collections
 from lodestone.services.sessions.live_engine import LiveEngine, WarmEngine
 from lodestone.services.sessions.session import HomeSession
-from lodestone.services.sessions.tag_delivery import TagDelivery
-from lodestone.services.sessions.tasks import stop
 from lodestone.services.sessions.upkeep import Upkeep
 
 if TYPE_CHECKING:
@@ -178,3 +181,80 @@ def _present(part: _T | None) -> _T:
     if part is None:
         raise ServiceUnavailableError("the service is starting or stopping", hint="try again in a moment")
     return part
+
+
+SHOWN_S: Final = 0.25
+"""Seconds that a write waits for its delivery: nearly always, what was tagged is found by the next search."""
+
+_LOOK_S: Final = 30.0
+_FIRST_PAUSE_S: Final = 0.5
+_LONGEST_PAUSE_S: Final = 60.0
+
+
+class TagDelivery:
+    """Brings the tags' collection up to date, again and again until it is. For one event loop.
+
+    Args:
+        deliver: Empties the outbox into the collection; blocking.
+        first_pause_s: Before a delivery that failed is tried again; doubled each time, up to a minute.
+    """
+
+    def __init__(self, deliver: Callable[[], object], *, first_pause_s: float = _FIRST_PAUSE_S) -> None:
+        self._deliver = deliver
+        self._first_pause_s = first_pause_s
+        self._wanted = asyncio.Event()
+        self._begun = self._shown = 0  # numbers of the delivery that began last, and of the last that was done
+        self._news = asyncio.Event()  # set, and replaced, by every delivery that is done
+        self._task: asyncio.Task[None] | None = None
+
+    def start(self) -> None:
+        """Begin, with what was left from before."""
+        self._wanted.set()
+        self._task = asyncio.create_task(self._run())
+
+    async def changed(self) -> None:
+        """Tags have changed in the catalog: have them delivered. Returns when they are, or after a quarter of a second."""
+        awaited = self._begun + 1
+        self._wanted.set()
+        try:
+            async with asyncio.timeout(SHOWN_S):
+                while self._shown < awaited:
+                    await self._news.wait()
+        except TimeoutError:
+            _log.debug("the tags' collection is behind")
+
+    async def close(self) -> None:
+        """Stop; what is not delivered stays in the outbox. Idempotent."""
+        task, self._task = self._task, None
+        await stop(task)
+
+    async def _run(self) -> None:
+        pause = self._first_pause_s
+        while True:
+            with suppress(TimeoutError):  # other processes may have changed tags, or a writer left before it could say so
+                async with asyncio.timeout(_LOOK_S):
+                    await self._wanted.wait()
+            self._wanted.clear()
+            self._begun += 1
+            try:
+                await asyncio.to_thread(self._deliver)
+            except LodestoneError as error:
+                _log.warning("tags are not delivered yet", code=error.code, detail=error.message, again_in_s=pause)
+            except Exception:  # noqa: BLE001 - it is tried again; the log has everything
+                _log.exception("tags are not delivered yet", again_in_s=pause)
+            else:
+                pause = self._first_pause_s
+                self._shown = self._begun
+                self._news.set()
+                self._news = asyncio.Event()
+                continue
+            self._wanted.set()
+            await asyncio.sleep(pause)
+            pause = min(2 * pause, _LONGEST_PAUSE_S)
+
+
+async def stop(task: asyncio.Task[Any] | None) -> None:
+    """Cancel a task and return when nothing of it runs any more. None stands for no task."""
+    if task is not None:
+        task.cancel()
+        await asyncio.wait([task])

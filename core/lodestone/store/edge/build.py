@@ -38,8 +38,7 @@ def run_build_child(shard: Path, spec: CollectionSpec, stop: threading.Event, *,
         StoreError: The child was killed, or was stopped.
         OutOfSpaceError: The disk filled up.
     """
-    from lodestone.store.edge.engine import damaged
-    from lodestone.store.edge.spec import SPEC_FILE, dump_spec
+    from lodestone.store.edge.engine import SPEC_FILE, damaged, dump_spec
     from lodestone.store.files import out_of_space
 
     spec_path = shard.parent / SPEC_FILE
@@ -75,8 +74,7 @@ def main(arguments: list[str]) -> int:
     _exit_with_parent()
     import qdrant_edge as qe
 
-    from lodestone.store.edge.engine import engine_config, engine_errors
-    from lodestone.store.edge.spec import read_spec
+    from lodestone.store.edge.engine import engine_config, engine_errors, read_spec
 
     shard_path, spec_path, threads = Path(arguments[0]), Path(arguments[1]), int(arguments[2])
     try:

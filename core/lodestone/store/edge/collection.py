@@ -33,19 +33,23 @@ from lodestone.errors import OutOfSpaceError, StoreError, UnknownNameError
 from lodestone.store.base import PointBatch, SparseBatch
 from lodestone.store.deleted_points import add_deleted, read_deleted, subtract_deleted
 from lodestone.store.edge.engine import (
+    SPEC_FILE,
+    as_they_are,
+    copy_points,
     create_field_indexes,
     damaged,
     delete_operation,
+    dump_spec,
     engine_config,
     engine_errors,
+    point_bytes,
+    read_spec,
     sparse_upsert_operation,
     upsert_operation,
 )
 from lodestone.store.edge.generation import SHARD_DIR, Generation, build_facts, content_record, record_build
-from lodestone.store.edge.living_points import as_they_are, copy_points, point_bytes
 from lodestone.store.edge.matrix import VectorMatrix
 from lodestone.store.edge.matrix_keeper import MatrixKeeper, MatrixPolicy
-from lodestone.store.edge.spec import SPEC_FILE, dump_spec, read_spec
 from lodestone.store.files import (
     DRAFT_PREFIX,
     discard,

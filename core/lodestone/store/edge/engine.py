@@ -1,4 +1,4 @@
-"""Translation between our collections, points and filters and qdrant-edge's classes; it keeps no state and no files.
+"""Translation between our collections, points and filters and qdrant-edge's classes, and specifications as files.
 
 The engine raises bare `Exception`s (and Rust panics as `PanicException`, a `BaseException`), so one context manager turns them
 into `StoreError`s. The engine holds the GIL during every call, so calls are kept short by cutting batches.
@@ -6,11 +6,14 @@ into `StoreError`s. The engine holds the GIL during every call, so calls are kep
 
 from __future__ import annotations
 
+import json
 import sys
+import zlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import asdict
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import qdrant_edge as qe
 
@@ -30,8 +33,8 @@ from lodestone.store.base import (
     Vectors,
 )
 from lodestone.store.files import is_out_of_space, out_of_space
-from lodestone.store.limits import OVERSAMPLING, SPARSE_VECTOR, exhaustive_kilobytes
-from lodestone_schemas.collections import CollectionSpec, FieldKind, Quantization
+from lodestone.store.limits import CALL_POINTS, OVERSAMPLING, SPARSE_VECTOR, exhaustive_kilobytes
+from lodestone_schemas.collections import CollectionSpec, FieldKind, HnswSpec, Quantization
 
 _FIELD_TYPES = {
     FieldKind.KEYWORD: qe.PayloadSchemaType.Keyword,
@@ -219,3 +222,80 @@ def _condition(condition: Condition) -> Any:  # noqa: ANN401 - the engine's cond
 
 def _matches(field: str, values: list[Any]) -> qe.FieldCondition:
     return qe.FieldCondition(key=field, match=qe.MatchAny(values))
+
+
+SPEC_FILE = "spec.json"
+_CHECKSUM: Final = "checksum"  # specifications written by earlier versions have none
+
+
+def dump_spec(spec: CollectionSpec) -> str:
+    """Return the specification as JSON text."""
+    facts = asdict(spec)
+    return json.dumps({**facts, _CHECKSUM: _checksum(facts)}, indent=1)
+
+
+def read_spec(path: Path) -> CollectionSpec:
+    """Read the specification in a collection's directory; raise `CollectionDamagedError` if it cannot be read."""
+    with engine_errors("reading the collection's specification", path, collection=path.name):
+        facts = json.loads((path / SPEC_FILE).read_text(encoding="utf-8"))
+        if facts.pop(_CHECKSUM, None) not in (None, _checksum(facts)):
+            raise damaged(path.name, path, f"{SPEC_FILE} was altered: its checksum is another one")
+        return CollectionSpec(
+            name=facts["name"],
+            dim=int(facts["dim"]),
+            fields=tuple((name, FieldKind(kind)) for name, kind in facts["fields"]),
+            hnsw=HnswSpec(**facts["hnsw"]),
+            quantization=Quantization(facts["quantization"]),
+            on_disk=bool(facts["on_disk"]),
+            # Specifications written by earlier versions lack these.
+            sparse=bool(facts.get("sparse", False)),
+            rescore=bool(facts.get("rescore", True)),
+            oversampling=facts.get("oversampling"),
+            payload_on_disk=facts.get("payload_on_disk"),
+        )
+
+
+def _checksum(facts: Mapping[str, Any]) -> int:
+    return zlib.crc32(json.dumps(facts, sort_keys=True).encode())
+
+
+_POINT_BYTES: Final = 300  # of a point besides its vector: id and payload
+
+
+def point_bytes(spec: CollectionSpec) -> int:
+    """Return about how many bytes a point takes."""
+    return 4 * spec.dim + _POINT_BYTES
+
+
+def as_they_are(records: Sequence[qe.Record]) -> qe.UpdateOperation:
+    """Return the operation that writes points of either kind, read with vectors and payloads, elsewhere."""
+    points = [
+        qe.Point(record.id, record.vector if record.vector is not None else [], record.payload or {}) for record in records
+    ]
+    return qe.UpdateOperation.upsert_points(points)
+
+
+def copy_points(shard: qe.EdgeShard, target: Path, spec: CollectionSpec) -> None:
+    """Write the points of a shard into a new one, in short calls; deleted ones are left behind.
+
+    Args:
+        shard: The opened shard.
+        target: Folder of the new one, which is made.
+        spec: Specification of both.
+    """
+    target.mkdir(parents=True)
+    copied = qe.EdgeShard.create(str(target), engine_config(spec))
+    try:
+        create_field_indexes(copied, spec.fields)
+        offset = None
+        while True:
+            records, offset = shard.scroll(
+                qe.ScrollRequest(offset=offset, limit=CALL_POINTS, with_payload=True, with_vector=True)
+            )
+            if records:
+                copied.update(as_they_are(records))
+            if offset is None:
+                break
+        copied.flush()
+    finally:
+        copied.close()

@@ -16,7 +16,6 @@ import json
 import logging
 import mmap
 import os
-import uuid
 import zlib
 from pathlib import Path
 from typing import Any, Final
@@ -24,7 +23,7 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from lodestone.durable_files import sync_folder
+from lodestone.durable_files import replacing
 from lodestone.store.base import Vectors
 from lodestone.store.edge.columns import Column, FilterColumns, KeywordColumn, NumberColumn
 from lodestone.store.edge.matrix import VectorMatrix
@@ -86,20 +85,11 @@ def write_matrix(path: Path, stamp: Stamp, spec: CollectionSpec, snapshot: Snaps
     header = json.dumps({**facts, "checksum": checksum}).encode()
     header += b" " * (-(len(_MAGIC) + 8 + len(header)) % _ALIGNED)
     require_space(path.parent, offset + len(header))
-    draft = path.with_name(f".{path.name}.{uuid.uuid4().hex}.tmp")
-    try:
-        with draft.open("wb") as file:
-            file.write(_MAGIC + len(header).to_bytes(4, "little") + zlib.crc32(header).to_bytes(4, "little") + header)
-            for array in arrays.values():
-                file.write(_bytes(array))
-                file.write(_padding(array))
-            file.flush()
-            os.fsync(file.fileno())
-        draft.replace(path)
-    except BaseException:
-        draft.unlink(missing_ok=True)
-        raise
-    sync_folder(path.parent)
+    with replacing(path) as file:
+        file.write(_MAGIC + len(header).to_bytes(4, "little") + zlib.crc32(header).to_bytes(4, "little") + header)
+        for array in arrays.values():
+            file.write(_bytes(array))
+            file.write(_padding(array))
 
 
 def read_matrix(path: Path, stamp: Stamp, spec: CollectionSpec) -> VectorMatrix | None:

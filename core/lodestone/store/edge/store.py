@@ -48,12 +48,10 @@ from lodestone.store.checks import (
 from lodestone.store.deleted_points import COLLECTIONS_DIR
 from lodestone.store.edge.build import run_build_child
 from lodestone.store.edge.collection import EdgeCollection
-from lodestone.store.edge.engine import engine_errors, engine_filter, search_request, sparse_search_request
-from lodestone.store.edge.matrix_answers import answers_by_matrix, points_by_matrix
+from lodestone.store.edge.engine import SPEC_FILE, engine_errors, engine_filter, search_request, sparse_search_request
 from lodestone.store.edge.matrix_keeper import MatrixPolicy
 from lodestone.store.edge.readable_copy import readable_copy, unwritable
-from lodestone.store.edge.records import batch_of, pages_of, read_records
-from lodestone.store.edge.spec import SPEC_FILE
+from lodestone.store.edge.records import answers_by_matrix, batch_of, pages_of, points_by_matrix, read_records
 from lodestone.store.files import DRAFT_PREFIX, TRASH_PREFIX, discard
 from lodestone.store.limits import CALL_POINTS
 from lodestone.store.ownership import StoreOwnership

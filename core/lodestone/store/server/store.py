@@ -43,7 +43,7 @@ from lodestone.store.checks import (
 from lodestone.store.limits import CALL_POINTS
 from lodestone.store.ranking import SPARSE_ERROR, answer, sparse_score
 from lodestone.store.records import as_batch
-from lodestone.store.server.build import build_graph
+from lodestone.store.server.build import build_graph, outside_graph
 from lodestone.store.server.connection import CollectionExistsError, ServerConnection
 from lodestone.store.server.create import create_collection
 from lodestone.store.server.engine import (
@@ -54,7 +54,6 @@ from lodestone.store.server.engine import (
     sparse_batch,
     sparse_search_request,
 )
-from lodestone.store.server.graph_reach import outside_graph
 from lodestone.store.server.reads import ask, pages
 from lodestone.store.server.writes import WriteKeeper
 from lodestone_schemas.collections import CollectionSpec, Placement

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from lodestone.directories.changes import concerns, to_index
 from lodestone.directories.queue import IndexOrder, outermost
+from lodestone.directories.watch import concerns, to_index
 
 
 @pytest.fixture

@@ -7,12 +7,11 @@ from typing import Any
 
 import pytest
 
-from lodestone.indexing.gpus import gpu_use
+from lodestone.indexing.heartbeat import gpu_use
 from lodestone.indexing.progress import ProgressEvent, RunStage
 from lodestone.indexing.run_progress import limited_by, run_progress
 from lodestone.indexing.stage_stats import EmbedStage, StageShare, StageStats
-from lodestone_cli.progress import _note
-from lodestone_cli.run_progress import progress_lines, short_progress
+from lodestone_cli.progress import _note, progress_lines, short_progress
 
 
 def shares(**busy: float) -> tuple[StageShare, ...]:

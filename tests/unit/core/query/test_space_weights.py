@@ -7,8 +7,8 @@ from dataclasses import replace
 
 import pytest
 
+from lodestone.query.weighting.choice import apply_trust, prior_trust
 from lodestone.query.weighting.fitted import SpaceWeights
-from lodestone.query.weighting.trust import apply_trust, prior_trust
 from lodestone.spaces.bridge_weights import BridgeWeights
 
 FITTED = SpaceWeights(middle=0.65, slope=25, named=0.45, floor=0.05, ceiling=0.5, scales={"labels": 0.1, "bridge": 0.2})

@@ -16,7 +16,7 @@ from tests.support.scripted_server import Scripted, answer, scripted
 from lodestone.errors import DeadlineExceededError, ModelUnavailableError, ServiceUnavailableError
 from lodestone.remote.credentials import Credential
 from lodestone.remote.http_client import Access, HttpClient
-from lodestone.remote.wording import Wording
+from lodestone.remote.http_guard import Wording
 
 KEY = "sk-very-secret-0123456789"
 WORDING = Wording("chat model", "transcript", too_slow="wait longer", too_large="ask for less", host_refused="allow it")

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from lodestone.directories.changes import concerns, to_index
+from lodestone.directories.watch import concerns, to_index
 from lodestone.errors import InvalidRequestError
 from lodestone.files.beneath import Boundaries, Enclosure
 from lodestone.sources.exclusion import BINS, HOMES, MARKED, PATTERNS, PREVIEWS, SNAPSHOTS, Exclusion, counted, parsed

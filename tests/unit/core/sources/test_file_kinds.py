@@ -10,7 +10,7 @@ from tests.support.archives import write_tar
 from tests.support.pictures import encoded, jpeg_bytes, photo
 
 from lodestone.catalog.catalog import Catalog
-from lodestone.directories.changes import to_index
+from lodestone.directories.watch import to_index
 from lodestone.sources import file_kinds, folders
 from lodestone.sources.exclusion import Exclusion
 from lodestone.sources.file_kinds import kind_of_file, kind_of_name

@@ -13,7 +13,7 @@ import pytest
 
 from lodestone.store.edge import contents
 from lodestone.store.edge.contents import CONTENTS_FILE, STALE_FILE, ContentRecord, read_facts
-from lodestone.store.edge.id_mappings import MAPPINGS_FILE, wrong_mapping
+from lodestone.store.edge.generation import MAPPINGS_FILE, wrong_mapping
 from lodestone.store.edge.probe import run_probe
 
 SEGMENT = "segments/1f"

@@ -26,10 +26,10 @@ from lodestone.store.edge import matrix_file, matrix_keeper
 from lodestone.store.edge.collection import EdgeCollection
 from lodestone.store.edge.columns import FilterColumns
 from lodestone.store.edge.matrix import VectorMatrix, _candidates
-from lodestone.store.edge.matrix_answers import answers_by_matrix
 from lodestone.store.edge.matrix_file import MATRIX_FILE
 from lodestone.store.edge.matrix_keeper import MatrixPolicy
 from lodestone.store.edge.matrix_view import SharedProducts, View
+from lodestone.store.edge.records import answers_by_matrix
 from lodestone.store.edge.store import EdgeStore
 from lodestone.store.factory import open_store
 from lodestone_schemas.collections import PAYLOAD_FIELDS, CollectionSpec, Quantization

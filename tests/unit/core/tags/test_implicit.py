@@ -10,8 +10,7 @@ from lodestone.catalog.records import ImageRecord, ImageState
 from lodestone.config.settings import TagSettings
 from lodestone.query_log.trace import Trace
 from lodestone.retrieval.fusion import FusedList, RankedList, mean_distance
-from lodestone.tags.confidence import Confidence, evidence
-from lodestone.tags.implicit import feedback_tags, implicit_tags
+from lodestone.tags.implicit import Confidence, evidence, feedback_tags, implicit_tags
 from lodestone_schemas.api import GuideInfo
 
 IDS = tuple(f"picture-{number:02}" for number in range(20))

@@ -3,8 +3,8 @@
 import pytest
 
 from lodestone.errors import ModelUnavailableError
-from lodestone.tags import names
-from lodestone.tags.names import names_in
+from lodestone.tags import terms
+from lodestone.tags.terms import names_in
 
 
 @pytest.mark.parametrize(
@@ -31,9 +31,9 @@ def test_without_the_lists_of_words_there_are_no_names(monkeypatch: pytest.Monke
     def missing() -> dict[str, int]:
         raise ModelUnavailableError("the list is missing", hint="install it")
 
-    monkeypatch.setattr(names, "english_counts", missing)
-    names._known_words.cache_clear()
+    monkeypatch.setattr(terms, "english_counts", missing)
+    terms._known_words.cache_clear()
     try:
         assert names_in("a day with Ottilie") == set()
     finally:
-        names._known_words.cache_clear()
+        terms._known_words.cache_clear()

@@ -18,8 +18,8 @@ from lodestone.training import captions
 from lodestone.training.bridge import MINIMUM_FROM_NOTHING, BridgeSettings, _with_phrases, solve, steps_of, train_bridge
 from lodestone.training.captions import fit_bridge
 from lodestone.training.classes import Classifier, class_pairs
-from lodestone.training.extend import extend_components
 from lodestone.training.phrases import PhrasePairs
+from lodestone.training.rehearsal import extend_components
 from lodestone.training.towers import TowerSettings
 
 SMALL = BridgeSettings(

@@ -11,9 +11,8 @@ from tests.support.pairs import TEXT_DIM, make_pairs
 from lodestone.backbones.base import BackboneOutputs
 from lodestone.spaces.bridge_weights import BridgeWeights
 from lodestone.training.bridge import BridgeSettings, train_bridge
-from lodestone.training.phrases import PhrasePairs
+from lodestone.training.phrases import FEWEST_PICTURES, PhrasePairs, learn_words
 from lodestone.training.towers import TowerSettings
-from lodestone.training.words import FEWEST_PICTURES, learn_words
 
 SMALL = BridgeSettings(
     components=48,

@@ -11,9 +11,9 @@ from tests.support.traces import ENCODER, record_trace, trace_of_scores
 
 from lodestone.catalog.catalog import Catalog
 from lodestone.config.settings import TrustSettings
-from lodestone.query.weighting.trust import apply_trust
+from lodestone.query.weighting.choice import apply_trust
 from lodestone.trust.service import TrustService
-from lodestone_eval.estimates import bootstrap
+from lodestone_eval.compare import bootstrap
 from lodestone_schemas.api import FeedbackRequest
 
 SPACES = ("a", "b", "c")

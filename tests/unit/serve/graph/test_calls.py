@@ -21,8 +21,7 @@ from lodestone.generators.base import Guide, GuideRequest, PictureEdit
 from lodestone.generators.engines.prior import Prior
 from lodestone.query.contracts import EncodedTexts
 from lodestone_serve.graph.adapters import Description, RemoteEncoder, RemoteGenerator
-from lodestone_serve.graph.calls import StageCall
-from lodestone_serve.graph.deadlines import from_the_wire, on_the_wire
+from lodestone_serve.graph.calls import StageCall, from_the_wire, on_the_wire
 
 
 class Response:

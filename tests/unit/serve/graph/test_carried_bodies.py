@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from lodestone_serve.graph.carried_bodies import take_carried_bodies
+from lodestone_serve.graph.replicas import take_carried_bodies
 from lodestone_serve.traffic.arrivals import BODY
 
 common: Any = pytest.importorskip("ray.serve._private.common")

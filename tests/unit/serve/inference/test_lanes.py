@@ -10,8 +10,7 @@ import numpy as np
 import pytest
 
 from lodestone.errors import DeadlineExceededError
-from lodestone_serve.inference.lanes import Lane
-from lodestone_serve.inference.occupancy import TimeWeightedMean
+from lodestone_serve.inference.lanes import Lane, TimeWeightedMean
 
 
 class Model:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from lodestone.services.sessions.home_facts import RunningRuns
 from lodestone_schemas.runs import GpuUse, RunProgress, StageProgress
 from lodestone_serve.telemetry.metrics import Metrics
-from lodestone_serve.telemetry.run_gauges import set_run_progress
+from lodestone_serve.telemetry.sampling import set_run_progress
 
 
 def running(**changed: object) -> RunningRuns:

