@@ -98,7 +98,7 @@ def test_inner_products_need_no_payload(store: EdgeStore, monkeypatch: pytest.Mo
         store.search(name, [VectorQuery(POINTS.vectors[0])])  # makes the matrix
     searcher = Searcher(store, ScoreCalibration(store))
     before = searcher.inner_products(searches(), POINTS.ids[:5])
-    for module in ("matrix_answers", "store"):
+    for module in ("records", "store"):
         monkeypatch.setattr(f"lodestone.store.edge.{module}.read_records", None)
     after = searcher.inner_products(searches(), POINTS.ids[:5])
     for key, scores in before.items():
