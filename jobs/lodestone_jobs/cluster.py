@@ -19,9 +19,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Final, TypeVar
 
-from tenacity import Retrying, retry_if_exception_type, stop_after_attempt, wait_fixed
-
-from lodestone.errors import ServiceUnavailableError
+from lodestone.errors import ConfigurationError, ServiceUnavailableError
 from lodestone.processes import sweep_folders
 from lodestone_jobs.head import HeadWatch, Place, heard, patience
 
@@ -30,7 +28,6 @@ _T = TypeVar("_T")
 _PREFIX: Final = "lodestone-jobs-"
 _OBJECT_STORE_BYTES: Final = 80 * 2**20  # tasks and receipts pass through it; pictures and vectors never do
 _CONNECT_SECONDS: Final = 10.0
-_JOININGS: Final = 3  # attempts, because a busy head may not start a client's server in time
 _LOOPBACK: Final = frozenset({"127.0.0.1", "localhost", "::1"})
 # Ray reads these when it is imported, and the processes that it starts inherit them. The user's own values take precedence.
 _ENVIRONMENT: Final = {
@@ -180,23 +177,24 @@ class JoinedRay(RayHost):
     """Joins a running cluster, whose nodes must have Lodestone installed.
 
     Args:
-        address: `HOST:PORT` of its head (this machine is one of its nodes), `ray://HOST:PORT` (from anywhere), or `auto`.
+        address: `HOST:PORT` of its head (this machine is one of its nodes), or `auto`.
+
+    Raises:
+        ConfigurationError: the address is for Ray's client (`ray://`), through which Ray Data does not run.
     """
 
     def __init__(self, address: str) -> None:
         super().__init__()
+        if address.startswith("ray://"):
+            host = address.removeprefix("ray://").rpartition(":")[0]
+            raise ConfigurationError(
+                f"a run cannot be driven from outside its cluster ({address})",
+                hint=f"submit it as a job: `ray job submit --address http://{host}:8265 -- lodestone index … --address auto`",
+            )
         self.address = address
-
-    @property
-    def outside(self) -> bool:
-        """Return whether this process is only a client of the cluster (`ray://`)."""
-        return self.address.startswith("ray://")
 
     def _name(self) -> str:
         return f"the Ray cluster at {self.address!r}"
-
-    def _places(self) -> dict[str, Place]:
-        return {"its head": self._endpoint()} if self.outside else super()._places()
 
     def _environment(self) -> dict[str, str]:
         return _ENVIRONMENT | (_KEEP_LOOPBACK if self._endpoint()[0] in _LOOPBACK else {})
@@ -213,27 +211,21 @@ class JoinedRay(RayHost):
         try:
             if place[0]:  # checked first, because Ray itself would try for a minute
                 socket.create_connection(place, timeout=_CONNECT_SECONDS).close()
-            joining = Retrying(
-                retry=retry_if_exception_type(ConnectionAbortedError),  # the head did not start this client's server in time
-                stop=stop_after_attempt(_JOININGS),
-                wait=wait_fixed(1),
-                reraise=True,
-            )
-            joining(ray.init, address=self.address, log_to_driver=False, logging_level=logging.ERROR)
+            ray.init(address=self.address, log_to_driver=False, logging_level=logging.ERROR)
         except (OSError, RuntimeError, ValueError, ray.exceptions.RayError) as error:
             lines = str(error).strip().splitlines()
             # A server sends its whole traceback, of which the first and the last line matter.
             why = " ".join(dict.fromkeys((lines[0], lines[-1]))) if lines else type(error).__name__
             raise ServiceUnavailableError(
                 f"the Ray cluster at {self.address!r} cannot be joined: {why}",
-                hint="check the address (HOST:PORT only from a machine that is one of its nodes, else ray://HOST:10001) and, "
+                hint="check the address (HOST:PORT only from one of its nodes; from elsewhere submit a job) and, "
                 "where it asks for a token, RAY_AUTH_MODE=token with RAY_AUTH_TOKEN or RAY_AUTH_TOKEN_PATH",
                 address=self.address,
             ) from error
 
     def _endpoint(self) -> Place:
         """Return host and port of the address; ("", 0) for `auto`."""
-        return _place(self.address.removeprefix("ray://")) if ":" in self.address else ("", 0)
+        return _place(self.address) if ":" in self.address else ("", 0)
 
 
 @contextmanager

@@ -1,6 +1,6 @@
-"""Executor that embeds an index run's slices by actors on Ray, on this machine or on a cluster.
+"""Executor that embeds an index run's slices by Ray Data, on this machine or on a cluster.
 
-See docs/adr/0014-own-actors.md.
+See docs/adr/0024-ray-data.md.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ from lodestone.indexing.tasks import (
     SliceTask,
     ignore_progress,
 )
-from lodestone_jobs.actor_pool import ActorPool
 from lodestone_jobs.cluster import JoinedRay, LocalRay, RayHost
-from lodestone_jobs.embed_actor import Event, PipelineFactory, load_pipeline
+from lodestone_jobs.dataset import SliceDataset
 from lodestone_jobs.nodes import working_nodes
 from lodestone_jobs.quiet import stderr_of_libraries
-from lodestone_jobs.ray_actors import RayActors, last_line
 from lodestone_jobs.rooms import Bounds, Room, Share
+from lodestone_jobs.slice_calls import PipelineFactory, load_pipeline
+from lodestone_jobs.slice_stream import Event, SliceStream
 
 _LOCAL_CPUS: Final = 0.5  # of an actor on this machine, whose CPUs Ray only counts
 _LOCAL_WAIT_S: Final = 120.0
@@ -39,7 +39,7 @@ _HUNGRY_SECONDS: Final = 0.02  # longest wait while there is room for tasks that
 
 
 class RayExecutor:
-    """Embeds slices by actors that hold their models for the whole run, as an `EmbedExecutor`.
+    """Embeds slices by a dataset whose actors hold their models for the whole run, as an `EmbedExecutor`.
 
     Args:
         settings: Settings of the workers.
@@ -66,7 +66,7 @@ class RayExecutor:
         if self._cluster is not None and self._cluster.address:
             self._ray = joined or JoinedRay(self._cluster.address)
         self._is_ours = joined is None
-        self._pool: ActorPool | None = None
+        self._pool: SliceStream | None = None
         self._host: threading.Thread | None = None
         self._ready, self._done = threading.Event(), threading.Event()
         self._failure: BaseException | None = None
@@ -114,6 +114,7 @@ class RayExecutor:
             ) from self._failure
         if self._pool is None:
             self._pool = self._new_pool()
+            self._pool.start()
         feeding = _Feeding(self._pool, iter(tasks))
         feeding.feed()
         try:
@@ -139,18 +140,16 @@ class RayExecutor:
             self._host.join()
             self._host = None
 
-    def _new_pool(self) -> ActorPool:
+    def _new_pool(self) -> SliceStream:
         cluster = self._cluster
         if cluster is None:
             share = local_share([Room.of(node) for node in working_nodes()], self._workers)
         else:
             share = Share(cluster.cpus_per_actor, cluster.gpus_per_actor)
-        return ActorPool(
-            RayActors(self._settings, share, self._load),
-            Bounds(self._workers, self._workers) if cluster is None else Bounds.of(cluster),
-            slices=slices_in_flight(self._settings, on_gpu=share.gpus > 0),
-            patience=_LOCAL_WAIT_S if cluster is None else cluster.wait_s,
-        )
+        bounds = Bounds(self._workers, self._workers) if cluster is None else Bounds.of(cluster)
+        slices = slices_in_flight(self._settings, on_gpu=share.gpus > 0)
+        host = SliceDataset(self._settings, share, bounds, slices=slices, load=self._load)
+        return SliceStream(host, slices=slices, patience=_LOCAL_WAIT_S if cluster is None else cluster.wait_s)
 
     def _heard(self, feeding: _Feeding) -> Iterator[Event | None]:
         from ray.exceptions import RayError
@@ -160,7 +159,7 @@ class RayExecutor:
         except (RayError, ConnectionError) as error:
             again = "run the same command again, with --executor inline if it fails again"
             raise RunFailedError(
-                f"embedding workers failed: {last_line(error)}",
+                f"embedding workers failed: {_last_line(error)}",
                 hint=f"what is finished is kept; {again if self._cluster is None else '`lodestone index --resume` goes on'}",
             ) from error
 
@@ -173,7 +172,7 @@ class _Feeding:
         tasks: The tasks.
     """
 
-    def __init__(self, pool: ActorPool, tasks: Iterator[SliceTask]) -> None:
+    def __init__(self, pool: SliceStream, tasks: Iterator[SliceTask]) -> None:
         self._pool = pool
         self._tasks = tasks
         self.is_over = False  # no task will come any more
@@ -217,3 +216,8 @@ def _node_settings(settings: EmbedSettings, cluster: ClusterSettings) -> EmbedSe
     threads = max(int(cluster.cpus_per_actor), 1)
     models = Path(cluster.model_cache) if cluster.model_cache else settings.models
     return replace(settings, models=models, model_threads=threads, decode_threads=threads)
+
+
+def _last_line(error: BaseException) -> str:
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    return lines[-1] if lines else type(error).__name__

@@ -72,12 +72,9 @@ class Bounds:
             return cls(max(cluster.actors, 1), cluster.actors)
         return cls(*cluster.actors)
 
-    def wanted(self, room: int) -> int:
-        """Return how many actors to have where `room` fit.
-
-        With an upper bound, all up to it are asked for: those that do not fit yet wait, and an autoscaler sees them.
-        """
-        return max(self.least, self.most or room)
+    def started(self, room: int) -> int:
+        """Return how many actors to start with where `room` fit."""
+        return max(self.least, min(room, self.most or room))
 
 
 def room_of(nodes: Iterable[Room], share: Share) -> int:

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import contextlib
 import os
-import pickle
 import queue
 import signal
 import subprocess
 import sys
 import threading
 import time
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 from uuid import uuid4
 
 import numpy as np
@@ -22,7 +23,8 @@ from tests.support.models import model_context
 from tests.support.pictures import write_bad_files, write_photos
 
 from lodestone.catalog.records import AttemptState
-from lodestone.errors import ConfigurationError, ModelUnavailableError, OutOfSpaceError
+from lodestone.embeddings.slices import WrittenPart
+from lodestone.errors import ConfigurationError, ModelUnavailableError, OutOfSpaceError, RunFailedError
 from lodestone.files.area import FileArea
 from lodestone.files.opening import open_area
 from lodestone.indexing.faults import VARIABLE
@@ -31,9 +33,9 @@ from lodestone.indexing.run.report import IndexRequest
 from lodestone.indexing.slices.pipeline import SlicePipeline
 from lodestone.indexing.tasks import EmbedSettings, SliceReceipt, SliceRow, SliceTask
 from lodestone.sources.folders import hash_file
-from lodestone_jobs.embed_actor import EmbedActor, load_pipeline
 from lodestone_jobs.embedding import RayExecutor
 from lodestone_jobs.index import run_index
+from lodestone_jobs.slice_calls import load_pipeline
 
 pytestmark = pytest.mark.ray
 
@@ -56,35 +58,50 @@ def test_ray_and_this_process_give_the_same_vectors(ray_cluster: None, tmp_path:
     assert all(float(np.dot(vector, found["ray"][uri])) >= 0.99999 for uri, vector in found["inline"].items())
 
 
-@pytest.mark.slow
-def test_a_worker_that_dies_costs_nothing(ray_cluster: None, tmp_path: Path) -> None:
-    write_photos(tmp_path / "photos", 160)
+@contextlib.contextmanager
+def killed(title: str, home: Path) -> Iterator[None]:
+    """Kill the first process of Ray with such a title, as soon as a slice is written."""
     stop = threading.Event()
-    killed: list[int] = []
+    victims: list[int] = []
 
     def kill_one() -> None:
-        while not stop.is_set() and not killed:
+        while not stop.is_set() and not victims:
             for process in psutil.Process().children(recursive=True):
                 with contextlib.suppress(psutil.Error):
-                    if "EmbedActor" in " ".join(process.cmdline()) and any(
-                        (tmp_path / "home" / "embeddings").rglob("*.parquet")
-                    ):
+                    if title in " ".join(process.cmdline()) and any((home / "embeddings").rglob("*.parquet")):
                         os.kill(process.pid, signal.SIGKILL)
-                        killed.append(process.pid)
+                        victims.append(process.pid)
                         return
             time.sleep(0.05)
 
     killer = threading.Thread(target=kill_one)
     killer.start()
     try:
-        with open_runtime(tmp_path, executor="ray", workers=2) as runtime:
-            report = run_index(runtime, [tmp_path / "photos"])
-            vectors = vectors_of(runtime, "bridge")
+        yield
     finally:
         stop.set()
         killer.join()
-    assert killed, "no worker was killed"
+    assert victims, "nothing was killed"
+
+
+@pytest.mark.slow
+def test_a_worker_that_dies_costs_nothing(ray_cluster: None, tmp_path: Path) -> None:
+    write_photos(tmp_path / "photos", 160)
+    with open_runtime(tmp_path, executor="ray", workers=2) as runtime:
+        with killed("EmbedSlices", tmp_path / "home"):
+            report = run_index(runtime, [tmp_path / "photos"])
+        vectors = vectors_of(runtime, "bridge")
     assert report.images == len(vectors) == 160
+
+
+@pytest.mark.slow
+def test_a_run_whose_feed_and_ledger_are_killed_ends_and_the_next_one_does_the_rest(ray_cluster: None, tmp_path: Path) -> None:
+    write_photos(tmp_path / "photos", 160)
+    with open_runtime(tmp_path, executor="ray", workers=2) as runtime:
+        with killed("ray::Desk", tmp_path / "home"), pytest.raises(RunFailedError, match="embedding workers failed"):
+            run_index(runtime, [tmp_path / "photos"])
+        report = run_index(runtime, [tmp_path / "photos"])
+        assert report.images == len(vectors_of(runtime, "bridge")) == 160
 
 
 def deadly_pipeline(settings: EmbedSettings) -> SlicePipeline:
@@ -127,10 +144,33 @@ def test_what_ends_the_work_in_a_worker_ends_the_run_with_its_own_error(ray_clus
         assert report.images == 24
 
 
-def test_a_worker_without_space_keeps_what_it_finished(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def full_pipeline(settings: EmbedSettings) -> SlicePipeline:
+    """The pipeline of an actor whose disk is full when it writes the outputs of the second model."""
     from lodestone.embeddings import slices
     from lodestone.indexing.slices import files as slice_files
 
+    write = slices.write_part
+
+    def full(root: FileArea, corpus_id: str, fingerprint: str, part: str, table: Any) -> WrittenPart:
+        if part.startswith("efficientnet-lite2"):
+            raise OutOfSpaceError("no space left", hint="free some space")
+        return write(root, corpus_id, fingerprint, part, table)
+
+    slice_files.write_part = full
+    return load_pipeline(settings)
+
+
+def broken_pipeline(_: EmbedSettings) -> SlicePipeline:
+    """The pipeline of an actor that has no model."""
+    raise ModelUnavailableError("no such model", hint="fetch it", model="lite9")
+
+
+@pytest.mark.parametrize(
+    ("load", "error", "written"), [(full_pipeline, OutOfSpaceError, ["lite0"]), (broken_pipeline, ModelUnavailableError, [])]
+)
+def test_what_a_worker_could_not_do_is_told_by_the_receipt(
+    ray_cluster: None, tmp_path: Path, load: Any, error: type[Exception], written: list[str]
+) -> None:
     paths = write_photos(tmp_path / "photos", 3)
     rows = tuple(SliceRow(str(uuid4()), hash_file(path), str(path), path.name, path.stat().st_size, 1) for path in paths)
     settings = EmbedSettings(
@@ -140,42 +180,14 @@ def test_a_worker_without_space_keeps_what_it_finished(tmp_path: Path, monkeypat
         embeddings=open_area(tmp_path / "embeddings"),
         thumbnails=open_area(tmp_path / "thumbnails"),
     )
-    pipeline = load_pipeline(settings)
-    worker = EmbedActor(settings, lambda _: pipeline)
-    task = SliceTask(str(uuid4()), str(uuid4()), "f" * 32, rows, pipeline.parts)
-    write = slices.write_part
-
-    def full(root: FileArea, corpus_id: str, fingerprint: str, part: str, table: object) -> object:
-        if part.startswith("efficientnet-lite2"):
-            raise OutOfSpaceError("no space left", hint="free some space")
-        return write(root, corpus_id, fingerprint, part, table)
-
-    monkeypatch.setattr(slice_files, "write_part", full)
-    worker.give(pickle.dumps([task]))
-    receipt = receipt_of(worker)
-    assert isinstance(receipt.error, OutOfSpaceError)
-    assert [written.part.split("-")[1] for written in receipt.receipts] == ["lite0"]
-    pipeline.close()
-
-
-def receipt_of(worker: EmbedActor) -> SliceReceipt:
-    """What it sends about its only slice in the end."""
-    while True:
-        for event in pickle.loads(worker.take(60.0)):
-            if isinstance(event, SliceReceipt):
-                return event
-
-
-def test_models_that_cannot_be_loaded_are_told_with_every_receipt(tmp_path: Path) -> None:
-    settings = EmbedSettings((), "minilm", tmp_path, open_area(tmp_path / "e"), open_area(tmp_path / "t"))
-
-    def broken(_: EmbedSettings) -> SlicePipeline:
-        raise ModelUnavailableError("no such model", hint="fetch it", model="lite9")
-
-    worker = EmbedActor(settings, broken)
-    worker.give(pickle.dumps([SliceTask("slice", str(uuid4()), "f" * 32, (), ("meta",))]))
-    receipt = receipt_of(worker)
-    assert (receipt.slice_id, type(receipt.error)) == ("slice", ModelUnavailableError)
+    parts = SlicePipeline(settings).parts
+    executor = RayExecutor(settings, 1, load=load)
+    try:
+        (receipt,) = executor.run([SliceTask(str(uuid4()), str(uuid4()), "f" * 32, rows, parts)])
+    finally:
+        executor.close()
+    assert isinstance(receipt.error, error)
+    assert [part.part.split("-")[1] for part in receipt.receipts] == written
 
 
 class CountedPipeline:
@@ -183,7 +195,7 @@ class CountedPipeline:
 
     def __init__(self, settings: EmbedSettings) -> None:
         with (settings.models / "made").open("a") as file:
-            file.write(f"{os.getpid()}\n")
+            file.write(f"{os.getpid()} {psutil.Process().cmdline()[0]}\n")
 
     def flow(self) -> contextlib.AbstractContextManager[CountedPipeline]:
         self._done: queue.SimpleQueue[SliceReceipt] = queue.SimpleQueue()
@@ -196,18 +208,21 @@ class CountedPipeline:
         return self._done.get()
 
 
-def test_models_are_loaded_once_an_actor_in_a_run_of_two_thousand_slices(ray_cluster: None, tmp_path: Path) -> None:
+def test_ray_data_embeds_and_loads_models_once_an_actor_in_a_run_of_six_hundred_slices(
+    ray_cluster: None, tmp_path: Path
+) -> None:
     settings = EmbedSettings((), "minilm", tmp_path, open_area(tmp_path / "e"), open_area(tmp_path / "t"))
     executor = RayExecutor(settings, 2, load=CountedPipeline)  # type: ignore[arg-type]
-    names = [str(number) for number in range(2000)]
+    names = [str(number) for number in range(600)]
     try:
-        for part in (names[:1500], names[1500:]):  # as two calls, which a run makes when slices failed
+        for part in (names[:400], names[400:]):  # as two calls, which a run makes when slices failed
             tasks = (SliceTask(name, "corpus", "f" * 32, (), ("meta",)) for name in part)
             assert sorted(receipt.slice_id for receipt in executor.run(tasks)) == sorted(part)
     finally:
         executor.close()
-    made = (tmp_path / "made").read_text().split()
-    assert len(made) == len(set(made)) == 2
+    made = dict(line.split() for line in (tmp_path / "made").read_text().splitlines())
+    assert len(made) == 2
+    assert all("MapWorker(MapBatches(EmbedSlices))" in title for title in made.values())  # Ray Data's own actors
 
 
 @pytest.mark.nightly

@@ -9,20 +9,16 @@ import json
 import os
 import secrets
 import shutil
-import signal
-import socket
 import subprocess
 import sys
 import tempfile
 import threading
-import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
 import psutil
-from tests.support.ports import free_ports
 
 NODES = 3
 _READY_SECONDS = 120.0
@@ -122,29 +118,6 @@ class RayNodes:
                 found += psutil.Process(pid).children(recursive=True)
         return found
 
-    @contextmanager
-    def client_server(self) -> Iterator[str]:
-        """Let drivers in that are on no node; yields the `ray://` address."""
-        port = free_ports(1)[0]
-        command = [sys.executable, "-m", "ray.util.client.server", "--address", self.address, "--host", "127.0.0.1"]
-        with (self.folder / "client-server.log").open("ab") as log:
-            server = subprocess.Popen(
-                [*command, "--port", str(port), "--mode", "proxy"],
-                stdout=log,
-                stderr=log,
-                env={**os.environ, **self.environment},
-                start_new_session=True,
-            )
-        try:
-            until = time.monotonic() + _READY_SECONDS
-            while not _listens(port):
-                assert server.poll() is None and time.monotonic() < until, "Ray's client server did not start"
-                time.sleep(0.1)
-            yield f"ray://127.0.0.1:{port}"
-        finally:
-            os.killpg(server.pid, signal.SIGKILL)  # a server for each client hangs on it
-            server.wait()
-
     def _host(self, *arguments: str) -> subprocess.Popen[str]:
         with (self.folder / "host.log").open("ab") as log:
             return subprocess.Popen(
@@ -208,8 +181,3 @@ def _end(hosts: Sequence[subprocess.Popen[str]]) -> None:
                 with suppress(psutil.NoSuchProcess):
                     process.kill()
             host.wait()
-
-
-def _listens(port: int) -> bool:
-    with socket.socket() as probe:
-        return probe.connect_ex(("127.0.0.1", port)) == 0

@@ -60,7 +60,7 @@ def index(
         str | None,
         typer.Option(
             "--address",
-            help="Ray cluster that embeds: HOST:PORT, ray://HOST:PORT, or auto inside a Ray job.",
+            help="Ray cluster that embeds: HOST:PORT on one of its nodes, or auto inside a Ray job.",
             rich_help_panel=_CLUSTER,
         ),
     ] = None,

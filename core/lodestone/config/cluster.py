@@ -25,7 +25,7 @@ class ClusterSettings(SettingsSection):
     """Settings of the Ray cluster that embeds pictures."""
 
     address: str | None = Field(
-        None, description="Ray cluster: HOST:PORT, ray://HOST:PORT, or auto inside a Ray job; default: this machine alone."
+        None, description="Ray cluster: HOST:PORT on one of its nodes, or auto inside a Ray job; default: this machine alone."
     )
     actors: int | tuple[int, int] = Field(
         0, description="Actors that embed: a number, [least, most], or 0 for as many as fit at any time."
@@ -63,7 +63,7 @@ class ClusterSettings(SettingsSection):
     @classmethod
     def _readable(cls, address: str | None) -> str | None:
         if address is not None and not _ADDRESS.fullmatch(address):
-            raise ValueError("expected HOST:PORT, ray://HOST:PORT or auto")
+            raise ValueError("expected HOST:PORT or auto")
         return address
 
     @field_validator("gpus_per_actor")

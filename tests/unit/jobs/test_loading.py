@@ -20,9 +20,7 @@ from lodestone_jobs.pools import ray_pool
     ("store", "load", "by_tasks"), [("server", True, True), ("server", False, False), ("edge", True, False)]
 )
 def test_tasks_load_into_a_server_unless_the_driver_shall(tmp_path: Path, store: str, load: bool, by_tasks: bool) -> None:
-    settings = Settings(
-        home=tmp_path, store=StoreSettings(kind=store), cluster=ClusterSettings(address="ray://head:10001", load=load)
-    )
+    settings = Settings(home=tmp_path, store=StoreSettings(kind=store), cluster=ClusterSettings(address="head:6379", load=load))
     with Runtime.open(settings) as runtime:
         assert (task_loaders(runtime, LocalRay(workers=1)) is not None) == by_tasks
 
