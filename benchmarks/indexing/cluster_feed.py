@@ -1,10 +1,10 @@
-"""How busy eight fast GPUs are kept by one driver: actors on a local Ray, each with a pretended GPU.
+"""How busy eight fast GPUs are kept by one driver: a dataset on a local Ray, each of whose actors has a pretended GPU.
 
-Everything between the catalog and the GPU's pass is real: slices and pictures of a catalog (SQLite), attempts, tasks, the pool
-of actors, Ray, receipts, `meta` files and the recording of every picture. Two things are pretended in two ways:
+Everything between the catalog and the GPU's pass is real: slices and pictures of a catalog (SQLite), attempts, tasks, feed,
+ledger, Ray Data, receipts, `meta` files and the recording of every picture. Two things are pretended in two ways:
 
 - `timed`: an actor finishes its slices at the rate of its GPU, one after the other, writes their `meta` files and does nothing
-  else. The figure is what the driver, the pool and Ray can keep up with, since actors share the cores with them here.
+  else. The figure is what the driver and Ray Data can keep up with, since actors share the cores with them here.
 - `unrecorded`: the same with tasks that were made before, and nothing recorded: what is left to the driver by the machine.
 - `pipeline`: actors run the real pipeline over a pretended bucket, GPU and decoder (see feed.py), at a lower rate, because its
   Python needs about a third of a millisecond of a core for each picture.
@@ -68,7 +68,14 @@ TIMED, UNRECORDED, PIPELINE = "slices by the clock", "the same, nothing recorded
 _SLICE = 256
 _BATCH = 5_000
 _PICTURE = bytes(64)
+_LOADS = "loads"
 _READ_S, _DECODE_S, _DECODERS, _READS = 0.01, 0.002, 8, 64
+
+
+def note_load(settings: EmbedSettings) -> None:
+    """Note that an actor loads its models, in a file that all of them append to."""
+    with (settings.models / _LOADS).open("a") as file:
+        file.write("loaded\n")
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,6 +87,7 @@ class LoadPipeline:
 
     def __call__(self, settings: EmbedSettings) -> SlicePipeline:
         """Return the pipeline with its pretended models."""
+        note_load(settings)
         bucket = Bucket(Latency(_READ_S, 0.0, 1e9, 10_000))
         settings = replace(settings, thumbnails=PretendedArea(bucket))
         gpu = PretendedGpu(self.rate, self.side)
@@ -96,6 +104,7 @@ class LoadTimed:
 
     def __call__(self, settings: EmbedSettings) -> TimedPipeline:
         """Return the pipeline with its pretended models."""
+        note_load(settings)
         return TimedPipeline(settings, self.rate)
 
 
@@ -155,11 +164,21 @@ class Mark(NamedTuple):
 
 
 class Middle(NamedTuple):
-    """Figures of the middle eight tenths: images a second, and milliseconds of processor time a picture."""
+    """Figures of a run.
+
+    Attributes:
+        rate: Images a second over the middle eight tenths.
+        driver: Milliseconds of the driver's processor time a picture, over the same.
+        others: Those of its child processes.
+        first: Seconds from the start of Ray to the first receipt.
+        loads: Times that models were loaded.
+    """
 
     rate: float
     driver: float
     others: float
+    first: float
+    loads: int
 
 
 class Watched:
@@ -168,10 +187,13 @@ class Watched:
     Args:
         executor: The executor.
         slices: Number of receipts.
+        scratch: Folder in which actors note that they load their models.
     """
 
-    def __init__(self, executor: RayExecutor, slices: int) -> None:
+    def __init__(self, executor: RayExecutor, slices: int, scratch: Path) -> None:
         self._executor = executor
+        self._scratch = scratch
+        self._started = self._first = 0.0
         self._between = slices // 10, slices - slices // 10 - 1
         self._marks: list[Mark] = []
 
@@ -187,7 +209,9 @@ class Watched:
         Raises:
             SystemExit: a slice failed.
         """
+        self._started = self._started or time.perf_counter()
         for number, receipt in enumerate(self._executor.run(tasks, report_progress)):
+            self._first = self._first or time.perf_counter()
             if receipt.error is not None:
                 raise SystemExit(f"a slice failed: {receipt.error}")
             yield receipt
@@ -203,7 +227,8 @@ class Watched:
         began, ended = self._marks
         pictures = (self._between[1] - self._between[0]) * _SLICE
         driver, others = (1000 * (after - before) / pictures for before, after in zip(began[1:], ended[1:], strict=True))
-        return Middle(pictures / (ended.clock - began.clock), driver, others)
+        loads = len((self._scratch / _LOADS).read_text().splitlines())
+        return Middle(pictures / (ended.clock - began.clock), driver, others, self._first - self._started, loads)
 
 
 def _seconds_of_children() -> float:
@@ -247,7 +272,7 @@ def run_once(load: LoadPipeline | LoadTimed, actors: int, pictures: int) -> Midd
             fill(catalog, corpus.corpus_id, pictures)
             run = catalog.start_run("index", corpus.corpus_id)
             slices = plan_slices(catalog, corpus.corpus_id, size=_SLICE, workers=1, again=(), run_id=run.run_id)
-            watched = Watched(RayExecutor(settings, actors, load=load), slices)  # type: ignore[arg-type]
+            watched = Watched(RayExecutor(settings, actors, load=load), slices, Path(scratch))  # type: ignore[arg-type]
             limits = SliceBatchLimits()
             with Heartbeat(catalog, run.run_id) as heartbeat:
                 batches = SliceBatches(
@@ -272,7 +297,8 @@ def run_unrecorded(load: LoadTimed, actors: int, pictures: int) -> Middle:
         )
         slices = pictures // _SLICE
         tasks = [SliceTask(str(UUID(int=number)), corpus_id, f"{number:032x}", rows, parts) for number in range(slices)]
-        watched = Watched(RayExecutor(_settings(Path(scratch)), actors, load=load), slices)  # type: ignore[arg-type]
+        executor = RayExecutor(_settings(Path(scratch)), actors, load=load)  # type: ignore[arg-type]
+        watched = Watched(executor, slices, Path(scratch))
         try:
             for _ in watched.run(tasks):
                 pass
@@ -301,13 +327,15 @@ def measure(options: argparse.Namespace, report: Report) -> None:
             found[case].append(middle)
             report.progress(
                 f"{case}: {middle.rate:,.0f} of {options.actors * rate:,.0f} images/s; the driver takes {middle.driver:.4f} ms "
-                f"a picture, the others {middle.others:.4f}"
+                f"a picture, the others {middle.others:.4f}; first receipt after {middle.first:.1f} s, {middle.loads} loads"
             )
     for case, (_, rate) in cases.items():
         report.record("images a second", [middle.rate for middle in found[case]], case=case)
         report.record("GPUs busy", [middle.rate / (options.actors * rate) for middle in found[case]], case=case)
         report.record("driver's processor time a picture", [middle.driver for middle in found[case]], case=case)
         report.record("others' processor time a picture", [middle.others for middle in found[case]], case=case)
+        report.record("seconds to the first receipt", [middle.first for middle in found[case]], case=case)
+        report.record("models loaded", [float(middle.loads) for middle in found[case]], case=case)
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
@@ -329,6 +357,8 @@ BENCHMARK = Benchmark(
         Figure("GPUs busy", "share"),
         Figure("driver's processor time a picture", "ms"),
         Figure("others' processor time a picture", "ms"),
+        Figure("seconds to the first receipt", "s"),
+        Figure("models loaded", "count"),
     ),
     options=add_options,
     measure=measure,

@@ -11,11 +11,12 @@ import pickle
 import queue
 import threading
 import warnings
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from lodestone.indexing.tasks import EmbedSettings, SliceReceipt, SliceTask
 from lodestone_jobs.desk import Desk, DeskNews
+from lodestone_jobs.feed import TICKET
 from lodestone_jobs.nodes import working_nodes
 from lodestone_jobs.rooms import Bounds, Room, Share, room_of
 from lodestone_jobs.slice_calls import RECEIPT, EmbedSlices, PipelineFactory, load_pipeline
@@ -148,7 +149,7 @@ class SliceDataset:
             feed = ray.data.read_datasource(
                 FeedSource(self._desk, lanes), override_num_blocks=lanes, num_cpus=0, label_selector={"ray.io/node-id": node}
             )
-            return feed.map_batches(
+            embedded: Dataset = feed.map_batches(
                 EmbedSlices,
                 batch_size=1,
                 batch_format="pyarrow",
@@ -157,13 +158,16 @@ class SliceDataset:
                 num_cpus=self._share.cpus,
                 num_gpus=self._share.gpus or None,
             )
+        return embedded
 
     def _read(self, dataset: Dataset) -> None:
         """Execute the dataset, and pass its rows on. Belongs to a thread, because the next row may take for ever."""
         try:
-            for batch in dataset.iter_batches(batch_size=None, prefetch_batches=0, batch_format="pyarrow"):
-                for row in batch.to_pylist():
-                    self._rows.put((row["ticket"], pickle.loads(row[RECEIPT])))  # noqa: S301 - our actor's own
+            # A batch that was fetched ahead would wait for the next one.
+            tables: Iterable[Any] = dataset.iter_batches(batch_size=None, prefetch_batches=0, batch_format="pyarrow")
+            for table in tables:
+                for row in table.to_pylist():
+                    self._rows.put((row[TICKET], pickle.loads(row[RECEIPT])))  # noqa: S301 - our actor's own
             self._rows.put(_OVER)
         except BaseException as error:  # noqa: BLE001 - raised again where it can be handled
             self._rows.put(error)

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from ray.data import DataContext
 
 
-class FeedSource(Datasource):  # type: ignore[misc]  # Ray has no types here
+class FeedSource(Datasource):
     """Source of a dataset whose blocks have one row each, `ticket` and `task`: one slice.
 
     Args:
@@ -25,7 +25,7 @@ class FeedSource(Datasource):  # type: ignore[misc]  # Ray has no types here
     """
 
     def __init__(self, desk: Any, lanes: int) -> None:  # noqa: ANN401 - a handle of Ray
-        super().__init__()
+        super().__init__()  # type: ignore[no-untyped-call]
         self._desk = desk
         self._lanes = lanes
 
