@@ -98,7 +98,6 @@ class Ledger:
     def _refuse(self, ticket: int, before: WorkerPlace) -> Refusal:
         # Counted when the first of them comes back: all of them then say the same.
         held = self._held.setdefault(before.process, sum(place.process == before.process for place in self._begun.values()))
-        del self._begun[ticket]
         slices = f"{held} slice" if held == 1 else f"{held} slices"
         error = WorkerDiedError(
             f"worker {before.worker} died with {slices} in flight",

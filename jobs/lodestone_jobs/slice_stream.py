@@ -25,7 +25,7 @@ _log = logging.getLogger(__name__)
 
 
 class SliceHost(Protocol):
-    """Embeds slices."""
+    """Embeds the slices that it is given, by workers of its own."""
 
     def start(self) -> None:
         """Start the workers, and return at once."""
@@ -43,7 +43,11 @@ class SliceHost(Protocol):
         """Return how many workers there is room for, and what the nodes have, for messages."""
 
     def stop(self, *, at_once: bool) -> None:
-        """End the workers."""
+        """End the workers.
+
+        Args:
+            at_once: Whether slices are in flight, which nobody waits for any more.
+        """
 
 
 class SliceStream:
