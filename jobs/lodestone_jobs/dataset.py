@@ -178,7 +178,8 @@ def _context() -> DataContext:
     from ray.data import DataContext
 
     for handler in logging.getLogger("ray.data").handlers:
-        if isinstance(handler, logging.StreamHandler):
+        is_rays = type(handler).__module__.partition(".")[0] == "ray"  # others may have handlers there, which stay as they are
+        if is_rays and isinstance(handler, logging.StreamHandler):
             handler.setLevel(logging.CRITICAL + 1)
     warnings.filterwarnings("ignore", module=r"ray\.data\.")
     context = DataContext.get_current().copy()

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import os
 import queue
-import signal
 import subprocess
 import sys
 import threading
@@ -65,14 +64,19 @@ def killed(title: str, home: Path) -> Iterator[None]:
     victims: list[int] = []
 
     def kill_one() -> None:
+        found: psutil.Process | None = None
         while not stop.is_set() and not victims:
-            for process in psutil.Process().children(recursive=True):
-                with contextlib.suppress(psutil.Error):
-                    if title in " ".join(process.cmdline()) and any((home / "embeddings").rglob("*.parquet")):
-                        os.kill(process.pid, signal.SIGKILL)
-                        victims.append(process.pid)
-                        return
-            time.sleep(0.05)
+            if found is None or not found.is_running():  # looked for before it is needed: that takes a busy machine seconds
+                found = next((process for process in psutil.Process().children(recursive=True) if is_victim(process)), None)
+            elif any((home / "embeddings").rglob("*.parquet")):
+                found.kill()
+                victims.append(found.pid)
+            time.sleep(0.02)
+
+    def is_victim(process: psutil.Process) -> bool:
+        with contextlib.suppress(psutil.Error):
+            return title in " ".join(process.cmdline())
+        return False
 
     killer = threading.Thread(target=kill_one)
     killer.start()

@@ -118,4 +118,4 @@ def test_the_new_operation_is_held_to_the_table_like_every_other(product: Path) 
     done = run(product, "-m", "pytest", "-v", "-n", "0", "-p", "no:cacheprovider", tests)
     assert done.returncode == 0, done.stdout
     tried = [line for line in done.stdout.splitlines() if re.search(r"\[(\w+-)?count(-\w+)?\] PASSED", line)]
-    assert len(tried) == 8, "each face, the use case, the route, the command and the messages"
+    assert len(tried) == 9, "each face, its annotations, the use case, the route, the command and the messages"

@@ -1,6 +1,7 @@
 // The session of this browser: a key is given once, and nothing is left when it ends.
 import { batch } from "../html.js";
 import { request } from "../engine/http.js";
+import { access } from "./access.js";
 import { forgetEntries } from "./addresses.js";
 import { begin, idle, lock } from "./asking.js";
 import { EMPTY } from "./draft.js";
