@@ -59,7 +59,7 @@ def test_ray_and_this_process_give_the_same_vectors(ray_cluster: None, tmp_path:
 
 @contextlib.contextmanager
 def killed(title: str, home: Path) -> Iterator[None]:
-    """Kill the first process of Ray with such a title, as soon as a slice is written."""
+    """Kill the first process of Ray that gets such a title, as soon as a slice is written."""
     stop = threading.Event()
     victims: list[int] = []
 
@@ -67,17 +67,21 @@ def killed(title: str, home: Path) -> Iterator[None]:
         found: psutil.Process | None = None
         while not stop.is_set() and not victims:
             if found is None or not found.is_running():  # looked for before it is needed: that takes a busy machine seconds
-                found = next((process for process in psutil.Process().children(recursive=True) if is_victim(process)), None)
+                found = next(iter(titled() - before), None)
             elif any((home / "embeddings").rglob("*.parquet")):
                 found.kill()
                 victims.append(found.pid)
             time.sleep(0.02)
 
-    def is_victim(process: psutil.Process) -> bool:
+    def titled() -> set[psutil.Process]:
+        return {process for process in psutil.Process().children(recursive=True) if has_title(process)}
+
+    def has_title(process: psutil.Process) -> bool:
         with contextlib.suppress(psutil.Error):
             return title in " ".join(process.cmdline())
         return False
 
+    before = titled()  # of runs that have ended a moment ago
     killer = threading.Thread(target=kill_one)
     killer.start()
     try:
