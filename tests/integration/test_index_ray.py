@@ -105,7 +105,8 @@ def test_a_worker_that_dies_costs_nothing(ray_cluster: None, tmp_path: Path) -> 
 @pytest.mark.slow
 def test_a_run_whose_feed_and_ledger_are_killed_ends_and_the_next_one_does_the_rest(ray_cluster: None, tmp_path: Path) -> None:
     write_photos(tmp_path / "photos", 160)
-    with open_runtime(tmp_path, executor="ray", workers=2) as runtime:
+    # One slice after the other: those that are in flight already would end without a desk.
+    with open_runtime(tmp_path, executor="ray", workers=2, slices_in_flight=1) as runtime:
         with killed("ray::Desk", tmp_path / "home"), pytest.raises(RunFailedError, match="embedding workers failed"):
             run_index(runtime, [tmp_path / "photos"])
         report = run_index(runtime, [tmp_path / "photos"])
