@@ -229,9 +229,9 @@ def test_ray_data_embeds_and_loads_models_once_an_actor_in_a_run_of_six_hundred_
             assert sorted(receipt.slice_id for receipt in executor.run(tasks)) == sorted(part)
     finally:
         executor.close()
-    made = dict(line.split() for line in (tmp_path / "made").read_text().splitlines())
-    assert len(made) == 2
-    assert all("MapWorker(MapBatches(EmbedSlices))" in title for title in made.values())  # Ray Data's own actors
+    made = [line.split() for line in (tmp_path / "made").read_text().splitlines()]
+    assert 1 <= len(made) == len({process for process, _ in made}) <= 2  # the second may start when all is done
+    assert all("MapWorker(MapBatches(EmbedSlices))" in title for _, title in made)  # Ray Data's own actors
 
 
 @pytest.mark.nightly
