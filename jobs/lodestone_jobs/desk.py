@@ -14,7 +14,7 @@ from typing import Any, Final
 
 from lodestone.indexing.tasks import Advance
 from lodestone_jobs.feed import TaskFeed, Ticketed
-from lodestone_jobs.ledger import Ledger, Refusal, WorkerPlace
+from lodestone_jobs.ledger import Ledger, RefusedSlice, WorkerPlace
 
 _PULL_SECONDS: Final = 20.0  # longest time that a lane without tasks holds a call
 
@@ -107,7 +107,7 @@ class Desk:
             self._ready[actor] = place
             self._was_ready = True
 
-    async def begin(self, ticket: int, place: WorkerPlace, ended: Sequence[int]) -> Refusal | None:
+    async def begin(self, ticket: int, place: WorkerPlace, ended: Sequence[int]) -> RefusedSlice | None:
         """Return None if a worker may begin a slice, as `Ledger.begin` does."""
         return self._ledger.begin(ticket, place, ended)
 

@@ -34,8 +34,8 @@ class WorkerPlace:
 
 
 @dataclass(frozen=True, slots=True)
-class Refusal:
-    """Refusal to begin a slice.
+class RefusedSlice:
+    """A slice that may not begin, because it has killed a worker before.
 
     Attributes:
         worker: `host:pid` of the worker that died at it.
@@ -56,11 +56,11 @@ class Ledger:
     def __init__(self, live_nodes: Callable[[], Collection[str]]) -> None:
         self._live_nodes = live_nodes
         self._begun: dict[int, WorkerPlace] = {}
-        self._refused: dict[int, Refusal] = {}  # until the driver has their receipts, which may be lost on the way
+        self._refused: dict[int, RefusedSlice] = {}  # until the driver has their receipts, which may be lost on the way
         self._lost: Counter[int] = Counter()  # ticket -> times that it was lost with a node
         self._held: dict[str, int] = {}  # process that died -> slices that it had begun
 
-    def begin(self, ticket: int, place: WorkerPlace, ended: Iterable[int] = ()) -> Refusal | None:
+    def begin(self, ticket: int, place: WorkerPlace, ended: Iterable[int] = ()) -> RefusedSlice | None:
         """Note that a worker begins a slice, or refuse it.
 
         Args:
@@ -95,7 +95,7 @@ class Ledger:
             self._refused.pop(ticket, None)
             self._lost.pop(ticket, None)
 
-    def _refuse(self, ticket: int, before: WorkerPlace) -> Refusal:
+    def _refuse(self, ticket: int, before: WorkerPlace) -> RefusedSlice:
         # Counted when the first of them comes back: all of them then say the same.
         held = self._held.setdefault(before.process, sum(place.process == before.process for place in self._begun.values()))
         slices = f"{held} slice" if held == 1 else f"{held} slices"
@@ -104,5 +104,5 @@ class Ledger:
             hint="the slice is tried again; `ray status` and the node's log say whether its memory ran out",
             beside=held - 1,
         )
-        refusal = self._refused[ticket] = Refusal(before.worker, error)
+        refusal = self._refused[ticket] = RefusedSlice(before.worker, error)
         return refusal

@@ -21,7 +21,7 @@ import pyarrow as pa
 from lodestone.errors import LodestoneError
 from lodestone.indexing.tasks import Advance, EmbedSettings, SliceReceipt, SliceTask, this_worker
 from lodestone_jobs.feed import TASK, TICKET
-from lodestone_jobs.ledger import Refusal, WorkerPlace
+from lodestone_jobs.ledger import RefusedSlice, WorkerPlace
 
 if TYPE_CHECKING:
     from lodestone.indexing.slices.flow import SliceFlow
@@ -128,7 +128,7 @@ class EmbedSlices:
         if task.slice_id in self._calls:  # Ray repeats a call whose answer was lost on the way
             return await asyncio.shield(self._calls[task.slice_id])
         async with self._company.join(alone=task.needs_a_worker):
-            refusal: Refusal | None = await self._desk.begin.remote(ticket, self._place, self._take_ended())
+            refusal: RefusedSlice | None = await self._desk.begin.remote(ticket, self._place, self._take_ended())
             if refusal is not None:
                 return SliceReceipt(task.slice_id, (), error=refusal.error, worker=refusal.worker)
             try:

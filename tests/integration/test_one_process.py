@@ -24,6 +24,7 @@ from lodestone.services.search import SearchUseCases
 from lodestone.services.sessions.serving import ServingSession
 from lodestone_serve.hosting.listening import reserve, url_of
 from lodestone_serve.hosting.one_process import one_process
+from lodestone_serve.telemetry.sampling import Sampler
 
 TOKEN = "a-token-of-tests"
 
@@ -32,8 +33,12 @@ TOKEN = "a-token-of-tests"
 def _logs_as_before() -> Iterator[None]:
     before, logger = structlog.get_config(), logging.getLogger("lodestone")
     handlers, propagate, level = logger.handlers, logger.propagate, logger.level
+    server = logging.getLogger("uvicorn.error")
+    of_server = server.handlers, server.propagate, server.level
     yield
     structlog.configure(**before)
+    server.handlers, server.propagate = of_server[:2]
+    server.setLevel(of_server[2])
     logger.handlers, logger.propagate = handlers, propagate
     logger.setLevel(level)
 
@@ -84,6 +89,19 @@ def test_a_server_that_ends_by_itself_is_an_error(
     assert ended.wait(60)
     with pytest.raises(ServiceUnavailableError, match="ended by itself: out of files"):
         running.__exit__(None, None, None)
+
+
+def test_whatever_else_fails_at_the_start_is_in_the_log(
+    tmp_path: Path, listener: socket.socket, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(_sampler: Sampler) -> None:
+        raise RuntimeError("no clock")
+
+    monkeypatch.setattr(Sampler, "start", fail)
+    settings = settings_for(tmp_path)
+    with pytest.raises(ServiceUnavailableError, match="did not come up"), serving(settings, listener):
+        raise AssertionError("it is open")
+    assert "RuntimeError: no clock" in (settings.home / "logs" / "service.log").read_text()
 
 
 class Ticks:

@@ -36,7 +36,6 @@ from lodestone_serve.traffic.connections import connection_protocol
 from lodestone_serve.traffic.disconnects import CancelDisconnected
 from lodestone_serve.traffic.proxy_middleware import Front, Waits
 
-_OPEN_S: Final = 600.0  # opening a home may load models and repair collections first
 _POLL_S: Final = 0.01
 _log = structlog.get_logger("lodestone.serve")
 
@@ -49,7 +48,7 @@ def one_process(settings: Settings, listener: socket.socket, *, token: str, ende
         settings: Settings of the home.
         listener: Bound, and not listening yet. It is closed at the end.
         token: Secret of the internal routes.
-        ended: Called when the server ends by itself, which it does only after an error.
+        ended: Called when the server has ended, from its thread: by itself it does so only after an error.
 
     Raises:
         LodestoneError: the home cannot be opened, or the server ended by itself.
@@ -65,6 +64,7 @@ def one_process(settings: Settings, listener: socket.socket, *, token: str, ende
         deadline_ms=settings.query.deadline_ms,
     )
     waits = Waits(settings.query.deadline_ms / 1000, settings.serve.patience_s)
+    tls: dict[str, Any] = {**tls_options(settings.serve)}
     drain_s = settings.query.deadline_ms / 1000 + settings.serve.streams.grace_s + DRAIN_SLACK_S
     server = uvicorn.Server(
         uvicorn.Config(
@@ -75,7 +75,7 @@ def one_process(settings: Settings, listener: socket.socket, *, token: str, ende
             access_log=False,
             log_config=None,
             timeout_graceful_shutdown=math.ceil(drain_s),
-            **_tls(settings),
+            **tls,
         )
     )
     serving = _Serving(server, listener, ended)
@@ -121,20 +121,18 @@ class _Serving(threading.Thread):
             self._ended()
 
     def wait_until_open(self, session: _Session) -> None:
-        """Return when the home is open and the server accepts connections.
+        """Return when the home is open and the server accepts connections, however long lost collections take to load again.
 
         Raises:
             LodestoneError: the home cannot be opened.
         """
-        waited = 0.0
         while not self._server.started:
             self.join(_POLL_S)
-            waited += _POLL_S
             if session.failure is not None:
                 raise session.failure
-            if not self.is_alive() or waited > _OPEN_S:
+            if not self.is_alive():
                 raise ServiceUnavailableError(
-                    f"the service did not come up: {self.failure or 'nothing happens'}", hint="see logs/service.log in the home"
+                    f"the service did not come up: {self.failure}", hint="see logs/service.log in the home"
                 )
 
 
@@ -179,9 +177,7 @@ def _prepare(settings: Settings) -> None:
     one_blas_thread()
     warnings.filterwarnings("ignore", category=UserWarning, module=r"PIL\.")  # about minor faults in pictures' metadata
     log_to(settings.home / "logs", settings.log_level, on_stderr=settings.serve.telemetry.json_logs)
-    # uvicorn says a second time what the application has logged, and what clients do to its connections.
-    logging.getLogger("uvicorn.error").setLevel(logging.CRITICAL)
-
-
-def _tls(settings: Settings) -> dict[str, Any]:
-    return dict(tls_options(settings.serve))
+    # Below errors, uvicorn tells what clients do to its connections.
+    server = logging.getLogger("uvicorn.error")
+    server.handlers, server.propagate = logging.getLogger("lodestone").handlers, False
+    server.setLevel(logging.ERROR)

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from lodestone.errors import WorkerDiedError
-from lodestone_jobs.ledger import Ledger, Refusal, WorkerPlace
+from lodestone_jobs.ledger import Ledger, RefusedSlice, WorkerPlace
 
 OLD, NEW = WorkerPlace("host:1", "node-a", "first"), WorkerPlace("host:2", "node-a", "second")
 ELSEWHERE = WorkerPlace("host:3", "node-b", "third")
 
 
-def beside(refusal: Refusal | None) -> int:
+def beside(refusal: RefusedSlice | None) -> int:
     assert refusal is not None
     assert isinstance(refusal.error, WorkerDiedError)
     found: int = refusal.error.details["beside"]
