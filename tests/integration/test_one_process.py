@@ -9,6 +9,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import closing
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +21,7 @@ from tests.support.home import settings_for
 
 from lodestone.config.settings import Settings
 from lodestone.errors import ConfigurationError, LodestoneError, ServiceUnavailableError
+from lodestone.services.corpora import CorpusUseCases
 from lodestone.services.search import SearchUseCases
 from lodestone.services.sessions.serving import ServingSession
 from lodestone_serve.hosting.listening import reserve, url_of
@@ -145,3 +147,30 @@ def test_an_engine_that_hangs_is_answered_for_and_a_client_that_leaves_is_not_wo
         assert cancelled.acquire(timeout=30), "the query goes on for a client that has left"
     with pytest.raises(OSError, match="refused"):
         socket.create_connection(("127.0.0.1", httpx.URL(str(client.base_url)).port or 0), timeout=5)
+
+
+def test_what_names_no_deadline_is_answered_for_within_the_settings(
+    tmp_path: Path, listener: socket.socket, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    over = threading.Event()
+
+    async def hang(*_: object, **__: object) -> None:
+        await asyncio.Event().wait()
+
+    def hang_in_a_thread(*_: object) -> None:
+        over.wait(120)
+
+    monkeypatch.setattr(SearchUseCases, "answer", hang)
+    monkeypatch.setattr(CorpusUseCases, "page", hang_in_a_thread)
+    settings = settings_for(tmp_path)
+    query = settings.query.model_copy(update={"deadline_ms": 200})
+    settings = settings.model_copy(update={"query": query, "serve": settings.serve.model_copy(update={"patience_s": 1.5})})
+    with serving(settings, listener), httpx.Client(base_url=url_of(listener, tls=False), timeout=60) as client:
+        asked = {0.2: partial(client.post, "/v1/search", json={"query": "a cat"}), 1.5: partial(client.get, "/v1/corpora")}
+        try:
+            for least, ask in asked.items():
+                started = time.monotonic()
+                assert ask().json()["code"] == "deadline_exceeded"
+                assert time.monotonic() - started >= least
+        finally:
+            over.set()

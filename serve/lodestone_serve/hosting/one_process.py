@@ -33,7 +33,6 @@ from lodestone_serve.inference.shared_passes import LocalStages
 from lodestone_serve.telemetry.logs import log_to
 from lodestone_serve.telemetry.metrics import Metrics, RecordMetrics
 from lodestone_serve.traffic.connections import connection_protocol
-from lodestone_serve.traffic.disconnects import CancelDisconnected
 from lodestone_serve.traffic.proxy_middleware import Front, Waits
 
 _POLL_S: Final = 0.01
@@ -68,7 +67,7 @@ def one_process(settings: Settings, listener: socket.socket, *, token: str, ende
     drain_s = settings.query.deadline_ms / 1000 + settings.serve.streams.grace_s + DRAIN_SLACK_S
     server = uvicorn.Server(
         uvicorn.Config(
-            Front(CancelDisconnected(app), waits=waits),
+            Front(app, waits=waits),
             http=connection_protocol(most=settings.serve.load.connections),
             ws="none",
             lifespan="on",
