@@ -11,7 +11,7 @@ import pytest
 import structlog
 from tests.support.built_adapters import built_adapters
 from tests.support.built_commands import built_commands
-from tests.support.collecting import has_no_test_with, import_share, look_for_garbage_once, wanted_mark
+from tests.support.collecting import import_share, is_left_out, leave_cases_to_the_night, look_for_garbage_once
 from tests.support.fresh_catalogs import copied_catalogs, real_migrations
 from tests.support.grouping import GroupScheduling, make_scheduler, ray_first
 from tests.support.home_copies import indexed_homes
@@ -66,7 +66,7 @@ def pytest_configure() -> None:
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
-    return has_no_test_with(wanted_mark(config.getoption("markexpr")), collection_path) or None  # None: others decide
+    return is_left_out(config.getoption("markexpr"), collection_path) or None  # None: others decide
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -83,7 +83,9 @@ def pytest_sessionfinish() -> None:
     look_for_garbage_once()
 
 
+@pytest.hookimpl(tryfirst=True)  # before pytest selects by marks
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    leave_cases_to_the_night(items)
     items[:] = ray_first(items)
 
 

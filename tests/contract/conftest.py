@@ -86,6 +86,10 @@ def _empty(whole_server: VectorStore) -> None:
         whole_server.drop(name)
 
 
-@pytest.fixture(params=["edge", "matrix", *(pytest.param(kind, marks=pytest.mark.server) for kind in ("server", "namespace"))])
+# A namespace changes the names of collections alone, which test_store_namespaces.py tries.
+IN_A_NAMESPACE = pytest.param("namespace", marks=[pytest.mark.server, pytest.mark.slow, pytest.mark.nightly])
+
+
+@pytest.fixture(params=["edge", "matrix", pytest.param("server", marks=pytest.mark.server), IN_A_NAMESPACE])
 def store(request: pytest.FixtureRequest) -> VectorStore:
     return request.getfixturevalue(f"{request.param}_store")

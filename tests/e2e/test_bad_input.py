@@ -59,6 +59,7 @@ def test_beside_a_good_folder_they_cost_nothing(own: Path, tmp_path: Path) -> No
     assert {problem["code"] for problem in done.json["problems"]} == {"not_found", "invalid_request"}
 
 
+@pytest.mark.nightly_beyond(1)
 @pytest.mark.parametrize("kind", ["pipe", "device", "nothing"])
 def test_what_is_neither_folder_nor_file_is_refused_at_once(home: Path, tmp_path: Path, kind: str) -> None:
     os.mkfifo(tmp_path / "pipe.jpg")

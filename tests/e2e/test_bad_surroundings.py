@@ -106,6 +106,7 @@ def _address(port: int, pid: int) -> ServiceAddress:
     return ServiceAddress(f"http://127.0.0.1:{port}", pid, "token", "0.1.0", datetime.now(UTC))
 
 
+@pytest.mark.nightly_beyond(2)
 @pytest.mark.parametrize("kind", ["dead process", "nobody listens", "nobody answers", "garbage"])
 def test_without_the_service_that_was_there_commands_do_the_work_themselves(own: Path, silent: int, kind: str) -> None:
     home = Home(own / "home")

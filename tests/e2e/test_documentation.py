@@ -236,6 +236,7 @@ def _run_when(page: Path) -> object:
     return pytest.param(page, id=name_of(page), marks=marks)
 
 
+@pytest.mark.nightly_beyond(2)
 @pytest.mark.parametrize("page", [_run_when(page) for page in RUNNABLE])
 def test_the_commands_of_a_page_run(page: Path, reader: Reader) -> None:
     filled = reader.filler(page)

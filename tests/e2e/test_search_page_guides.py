@@ -70,6 +70,7 @@ def test_what_was_rejected_says_why_and_is_not_counted(page: Any) -> None:
     assert reasons == ["openai", "openai. unlike the others, not used", "openai. not needed or too late"]
 
 
+@pytest.mark.nightly_beyond(2)
 @pytest.mark.parametrize(
     ("guides", "title"),
     [

@@ -17,6 +17,7 @@ WORDS = "two dogs running in the snow "
 LONG = WORDS * 345  # 10,005 characters, of which the last is a space
 
 
+@pytest.mark.nightly_beyond(1)
 @pytest.mark.parametrize("device", [{}, PHONE], ids=["desktop", "phone"])
 def test_words_that_are_too_long_stay_are_counted_and_can_be_shortened(
     browser: Any, site: Served, device: dict[str, Any]

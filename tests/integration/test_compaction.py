@@ -201,6 +201,7 @@ def test_a_dry_run_changes_nothing(stale: Runtime) -> None:
     assert (_files(stale), list(stale.catalog.slices())) == (files, slices)
 
 
+@pytest.mark.nightly_beyond(1)
 @pytest.mark.parametrize("place", ["write_part", "replace_slices", "drop_superseded"])
 def test_killed_anywhere_the_next_compaction_finishes(
     stale: Runtime, photos: Path, monkeypatch: pytest.MonkeyPatch, place: str

@@ -542,6 +542,7 @@ async def test_a_fused_collection_is_searched_instead_of_the_spaces_where_there_
     made.close()
 
 
+@pytest.mark.nightly_beyond(1)
 @pytest.mark.parametrize("rule", RULES)
 async def test_a_fused_collection_with_captions_answers_in_one_search(models, tmp_path, monkeypatch, rule):
     made = Collection(tmp_path, models)

@@ -205,6 +205,7 @@ def test_an_altered_id_mapping_ends_no_command_and_altered_vectors_are_not_searc
     assert _expected(home) == before
 
 
+@pytest.mark.nightly_beyond(1)
 @pytest.mark.parametrize("exchanged", ["folders", "generations", "specifications"])
 def test_collections_with_exchanged_files_are_rebuilt(home: Path, before: Answers, exchanged: str) -> None:
     """Their files are sound, each for itself; both have as many points, and of the same pictures."""

@@ -40,6 +40,7 @@ def _damage(runtime: Runtime, how: str, *, part: str = "efficientnet-lite0") -> 
     return victim
 
 
+@pytest.mark.nightly_beyond(1)
 @pytest.mark.parametrize(("how", "part"), [("cut", "efficientnet-lite0"), ("lost", "efficientnet-lite2"), ("cut", "meta")])
 def test_the_next_run_makes_a_cut_or_lost_file_again(runtime: Runtime, tmp_path: Path, how: str, part: str) -> None:
     before = vectors_of(runtime, "bridge")

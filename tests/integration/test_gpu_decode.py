@@ -37,6 +37,7 @@ def _indexed(home: Path, photos: Path, **options: object) -> tuple[dict[str, Any
     return vectors, failures, thumbnails
 
 
+@pytest.mark.nightly_beyond(1)
 @pytest.mark.parametrize("room", [1_000, 2])
 def test_a_run_finds_the_same_with_a_gpu_that_decodes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, room: int) -> None:
     fake = FakeGpu(room=room)

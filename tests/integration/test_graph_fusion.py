@@ -35,6 +35,7 @@ def collection(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Collection]
     made.close()
 
 
+@pytest.mark.nightly_beyond(1)
 @pytest.mark.parametrize("fusion", FUSIONS)
 async def test_answers_and_explanations_are_those_of_one_process(collection: Collection, fusion: str) -> None:
     request = SearchRequest(query="children at the beach, a sand castle", explain=True, limit=20, offset=10, fusion=fusion)

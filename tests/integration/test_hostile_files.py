@@ -101,6 +101,7 @@ def _captions(folder: Path, chance: random.Random) -> None:
 _KINDS: tuple[Callable[[Path, random.Random], None], ...] = (_times, _names, _numbers, _content, _captions)
 
 
+@pytest.mark.nightly_beyond(1)
 @pytest.mark.parametrize("seed", [1, 2, 3])
 def test_every_file_of_a_hostile_folder_is_found_or_named(tmp_path: Path, seed: int) -> None:
     photos, chance = tmp_path / "photos", random.Random(seed)

@@ -73,6 +73,7 @@ def test_pictures_become_points_in_every_space_with_thumbnails(runtime: Runtime,
     assert list(dict.fromkeys(stages)) == ["discover", "start", "embed", "load", "verify", "promote", "done"]
 
 
+@pytest.mark.nightly_beyond(1)
 @pytest.mark.parametrize("executor", ["inline", "processes"])
 def test_progress_counts_pictures_and_not_slices_and_captions_by_their_name(tmp_path: Path, executor: str) -> None:
     photos, events = tmp_path / "photos", list[ProgressEvent]()

@@ -72,6 +72,7 @@ def require_all_once(runtime: Runtime, pictures: int) -> None:
     assert vectors_of(runtime, "bridge").keys() == set(ids.values())
 
 
+@pytest.mark.nightly_beyond(1)
 @pytest.mark.parametrize(("at", "kept"), [(4, 24), (28, 48)])
 def test_pictures_that_were_looked_at_are_kept_after_ctrl_c(tmp_path: Path, photos: Path, at: int, kept: int) -> None:
     run_cut_short(tmp_path, photos, at=at)
@@ -138,6 +139,7 @@ def test_with_nothing_left_a_resumption_says_so_and_makes_no_run(cut: Path) -> N
     assert run_here("runs", "list", "-o", "json", home=cut).json == runs
 
 
+@pytest.mark.nightly_beyond(1)
 @pytest.mark.parametrize("loss", ["collection", "alias", "load"])
 def test_a_resumption_mends_collections_even_if_every_picture_is_embedded(cut: Path, loss: str) -> None:
     run_here("index", "--resume", "--local", home=cut, **ONE_BY_ONE)

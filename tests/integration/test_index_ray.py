@@ -174,6 +174,7 @@ def broken_pipeline(_: EmbedSettings) -> SlicePipeline:
     raise ModelUnavailableError("no such model", hint="fetch it", model="lite9")
 
 
+@pytest.mark.nightly_beyond(1)
 @pytest.mark.parametrize(
     ("load", "error", "written"), [(full_pipeline, OutOfSpaceError, ["lite0"]), (broken_pipeline, ModelUnavailableError, [])]
 )

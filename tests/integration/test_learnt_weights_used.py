@@ -58,6 +58,7 @@ async def test_composed_queries_use_learnt_weights(tmp_path: Path) -> None:
         assert parts["words", "bridge"] > parts["picture", "bridge"]
 
 
+@pytest.mark.nightly_beyond(1)
 @pytest.mark.parametrize("given", [{}, {"words": 2.0}], ids=["no weights", "words twice"])
 async def test_requests_are_ranked_by_the_weights_as_they_were_set_and_those_that_they_give_multiply_them(
     tmp_path: Path, given: dict[str, float]

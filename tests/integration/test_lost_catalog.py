@@ -147,6 +147,7 @@ def test_a_home_that_never_held_pictures_gets_its_catalog_again(tmp_path: Path) 
         assert runtime.catalog.corpora() == []
 
 
+@pytest.mark.nightly_beyond(1)
 @pytest.mark.parametrize("lose", [_remove, _empty, _garble], ids=["removed", "emptied", "damaged"])
 def test_a_rebuilt_catalog_knows_what_the_parquet_files_know(
     known: Known, original: Path, tmp_path: Path, lose: Callable[[Path], None]

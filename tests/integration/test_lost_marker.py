@@ -55,6 +55,7 @@ DAMAGES: dict[str, Callable[[Home], object]] = {
 }
 
 
+@pytest.mark.nightly_beyond(2)
 @pytest.mark.parametrize("damage", DAMAGES)
 def test_a_home_without_its_marker_is_refused_and_repaired_from_its_catalog(home: Home, damage: str) -> None:
     home_id = home.id

@@ -55,6 +55,7 @@ def precision_recall(trials: Iterator[tuple[np.ndarray, np.ndarray]]) -> tuple[f
     return hits / rejections, hits / planted
 
 
+@pytest.mark.nightly_beyond(2)
 @pytest.mark.parametrize("guides", [5, 9, 14])
 @pytest.mark.parametrize("with_background", [True, False])
 def test_below_fifteen_guides_planted_ones_are_found_by_their_distance(guides: int, with_background: bool) -> None:

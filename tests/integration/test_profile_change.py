@@ -69,6 +69,7 @@ async def _asked(runtime: Runtime, words: str) -> tuple[SearchResponse, Trace]:
     return answer, load_trace(runtime.catalog, answer.query_id)
 
 
+@pytest.mark.nightly_beyond(3)
 @pytest.mark.parametrize("asked", ENCODERS)
 @pytest.mark.parametrize("former", ENCODERS)
 async def test_the_former_bridge_answers_in_its_own_encoder_and_captions_of_another_one_are_left_out(

@@ -59,6 +59,7 @@ def uris(response):
     return [hit.uri for hit in response.hits]
 
 
+@pytest.mark.nightly_beyond(3)
 @pytest.mark.parametrize(("words", "found"), [("a cat", CAT), ("a cup of espresso", COFFEE), ("a rocket", ROCKET)])
 @pytest.mark.parametrize("fusion", FUSIONS)
 async def test_words_find_the_photo_with_every_fusion(engine, words, found, fusion):

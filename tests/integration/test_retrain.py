@@ -30,6 +30,7 @@ class _TrainedError(Exception):
     """Ends the run where training, which takes minutes with this many classes, would begin."""
 
 
+@pytest.mark.nightly_beyond(1)
 @pytest.mark.parametrize(
     ("pictures", "from_nothing", "taught"),
     [(FEWEST_FOR_CLASSES, True, True), (FEWEST_FOR_CLASSES - 1, True, False), (FEWEST_FOR_CLASSES, False, False)],

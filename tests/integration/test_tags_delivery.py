@@ -91,6 +91,7 @@ def test_tagged_picture_is_found_by_its_words_and_scored_by_how_many_fit(home: H
     assert home.found("black dog") == [first, second]
 
 
+@pytest.mark.nightly_beyond(4)
 @pytest.mark.parametrize(("captioned", "are_few"), [(1, True), (40, True), (41, False), (80, False)])
 @pytest.mark.parametrize("limit", [2, 100])
 def test_a_query_of_one_word_puts_few_captions_first_and_many_nowhere(

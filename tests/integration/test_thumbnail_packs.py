@@ -135,6 +135,7 @@ def test_a_removed_directory_or_corpus_takes_its_thumbnails_along(s3: S3Server, 
     assert stored(s3) == {}
 
 
+@pytest.mark.nightly_beyond(1)
 @pytest.mark.parametrize("damage", ["missing", "cut", "altered"])
 def test_a_damaged_pack_is_shown_anew_and_mended_by_the_next_run(
     s3: S3Server, runtime: Runtime, tmp_path: Path, damage: str

@@ -73,6 +73,7 @@ def _found(home: Path) -> int:
     return len(told.json["hits"])
 
 
+@pytest.mark.nightly_beyond(1)
 @pytest.mark.parametrize("fault", RESTORE_POINTS)
 def test_a_killed_restore_refuses_all_others_and_goes_on_with_the_same_command(
     original: Path, tmp_path: Path, fault: str

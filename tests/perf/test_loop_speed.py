@@ -8,7 +8,6 @@ from collections.abc import Callable
 
 import numpy as np
 import pytest
-from sklearn.neighbors import LocalOutlierFactor
 
 from lodestone.query.guides.outliers import judge_guides, local_outlier_factors, warm_up
 from lodestone.retrieval.fusion import FUSIONS, RankedList
@@ -34,6 +33,8 @@ def ratio(work: Callable[[], object], peer: Callable[[], object], *, repeats: in
 
 
 def test_judging_nine_guides_costs_no_more_than_a_few_plain_lof_fits_a_space() -> None:
+    from sklearn.neighbors import LocalOutlierFactor  # every process that collects this file would wait two seconds
+
     guides, background = vectors_of(9, seed=0, offset=1.0), vectors_of(256, seed=1)
 
     def plain() -> None:
