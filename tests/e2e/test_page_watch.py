@@ -13,7 +13,7 @@ SITE = "http://127.0.0.1:9"
 
 @pytest.mark.parametrize("host", ["pictures.example", "192.0.2.1", "[2001:db8::1]"])
 def test_a_request_elsewhere_is_told(browser: Any, host: str) -> None:
-    with pytest.raises(AssertionError, match="/a[.]png"), page_of(browser, SITE, expected=("Failed to load resource",)) as page:
+    with pytest.raises(AssertionError, match=r"/a\.png"), page_of(browser, SITE, expected=("Failed to load resource",)) as page:
         page.goto(f'data:text/html,<img src="http://{host}/a.png">')
 
 

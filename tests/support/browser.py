@@ -58,8 +58,8 @@ def page_of(browser: Any, url: str, *, expected: tuple[str, ...] = (), **context
     page.on("console", lambda message: said.append(message.text) if message.type == "error" else None)
     page.on("pageerror", lambda error: said.append(f"{error.name}: {error.message}"))
     own = (url, "data:", "blob:")
-    # No name but this machine's is found (NO_OTHER_HOST), so requests elsewhere fail. To be told of every request, ninety of them
-    # when the page is loaded, takes a fifth of a test's processor time.
+    # No other host is found (NO_OTHER_HOST), so requests elsewhere fail. To be told of every request, ninety of them when the
+    # page is loaded, takes a fifth of a test's processor time.
     page.on("requestfailed", lambda request: None if request.url.startswith(own) else said.append(request.url))
     try:
         yield page
