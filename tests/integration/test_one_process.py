@@ -174,3 +174,28 @@ def test_what_names_no_deadline_is_answered_for_within_the_settings(
                 assert time.monotonic() - started >= least
         finally:
             over.set()
+
+
+def test_a_query_that_names_no_deadline_waits_for_its_turn_within_the_settings(
+    tmp_path: Path, listener: socket.socket, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    at_work = threading.Event()
+
+    async def hang(*_: object, **__: object) -> None:
+        at_work.set()
+        await asyncio.Event().wait()
+
+    monkeypatch.setattr(SearchUseCases, "answer", hang)
+    settings = settings_for(tmp_path)
+    query = settings.query.model_copy(update={"deadline_ms": 200})
+    settings = settings.model_copy(update={"query": query, "serve": settings.serve.model_copy(update={"max_ongoing": 1})})
+    with (
+        serving(settings, listener),
+        httpx.Client(base_url=url_of(listener, tls=False), timeout=60) as client,
+        closing(socket.create_connection(listener.getsockname(), timeout=60)) as other,
+    ):
+        other.sendall(b"GET /v1/search?q=a+cat&deadline_ms=60000 HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n")
+        assert at_work.wait(60), "it takes the only slot, and would keep it for a minute"
+        problem = client.post("/v1/search", json={"query": "a cat"}).json()
+    assert problem["code"] == "deadline_exceeded"
+    assert "while the query waited for its turn" in problem["detail"], "not the front answers, but the queue, which is earlier"
