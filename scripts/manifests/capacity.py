@@ -24,7 +24,7 @@ _HEADER: Final = (
 )
 _GI: Final = 2**30
 _LEAST_MEMORY_GI, _DISK_STEP_GI = 4, 10
-_OTHER_REPLICAS: Final = 2  # encoders and generators open the catalog to learn which home it is
+_OTHER_REPLICAS: Final = 2  # encoders, generators and taggers open the catalog to learn which home it is
 _COMMANDS: Final = 3  # an index run's driver, the admin pod, a backup
 _RESERVED: Final = 3  # superuser_reserved_connections
 _DEFAULT_CONNECTIONS: Final = 100  # PostgreSQL's own
@@ -129,11 +129,13 @@ def _connections(overlay: str, objects: list[Object]) -> Iterator[str]:
 
 def connections(overlay: str) -> int:
     """Return the most connections to PostgreSQL: of all replicas, twice during an update, of commands, and reserved ones."""
-    from lodestone_serve.graph.stages import APP, INGRESS, deployment_options
+    from lodestone_serve.graph.stages import APP, FUSION, INGRESS, deployment_options
 
     settings, total = settings_of(overlay), 0
     for name, options in deployment_options(settings).items():
         replicas = options.get("num_replicas") or options["autoscaling_config"]["max_replicas"]
+        if name == FUSION:
+            continue  # it opens no catalog
         each = settings.catalog_connections if name in {APP, INGRESS} else _OTHER_REPLICAS
         total += 2 * replicas * each  # an update starts new replicas, or a whole new cluster, beside the old ones
     return total + _COMMANDS * int(settings.catalog_connections) + _RESERVED

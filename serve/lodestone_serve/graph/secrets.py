@@ -13,6 +13,7 @@ from lodestone_schemas.redaction import redacted
 
 # These are in `deployments` of the file, where a change restarts no replica.
 _STAGES: Final = (("serve", "graph", "ingress"), ("serve", "graph", "encoders"))
+_OPTIONAL_STAGES: Final = ("fusion", "tagging")  # of these, only whether they are deployed stays
 _SECRET_WORDS: Final = ("authorization", "api_key", "apikey", "password", "secret", "token")
 
 
@@ -27,6 +28,11 @@ def public_settings(settings: Settings) -> dict[str, Any]:
     plain = settings.model_dump(mode="json", exclude_defaults=True)
     for path in (*_STAGES, ("serve", "graph", "llm"), *(tuple(name.split(".")) for name, _ in _secrets(settings))):
         _drop(plain, path)
+    for name in _OPTIONAL_STAGES:
+        if getattr(settings.serve.graph, name).enabled:
+            plain["serve"]["graph"][name] = {"enabled": True}
+        else:
+            _drop(plain, ("serve", "graph", name))
     engines = plain.get("serve", {}).get("graph", {}).get("generators")
     if engines:  # a section means that the engine is deployed; `min_replicas` 0 means that it is not called early
         awake = {name: {"min_replicas": min(1, stage.get("min_replicas", 1))} for name, stage in engines.items()}

@@ -213,6 +213,8 @@ def test_more_connections_than_postgresql_takes_are_noticed() -> None:
     assert ["PostgreSQL has 200" in fault for fault in capacity.faults("gpu", few)] == [True]
     # Twice six ingress and six encoder replicas, three commands, three reserved.
     assert capacity.connections("ha") == 2 * (6 * 15 + 6 * 2) + 3 * 15 + 3
+    # Six ingress, four encoder, six generator and four tagging replicas; fusion opens no catalog.
+    assert capacity.connections("gpu-ha") == 2 * (6 * 15 + 14 * 2) + 3 * 15 + 3
 
 
 def test_a_graph_that_may_not_share_nodes_needs_as_many() -> None:
@@ -227,7 +229,7 @@ def test_a_graph_that_may_not_share_nodes_needs_as_many() -> None:
     assert room == ["Ingress has up to 6 replicas, 12 during an update, and 6 nodes take 1 each"]
 
 
-@pytest.mark.parametrize(("overlay", "stages"), [("ha", 2), ("gpu-ha", 3)])
+@pytest.mark.parametrize(("overlay", "stages"), [("ha", 2), ("gpu-ha", 5)])
 def test_the_loss_of_a_node_leaves_a_warm_replica_of_every_stage(overlay: str, stages: int) -> None:
     config = yaml.safe_load(one(overlay, "RayService")["spec"]["serveConfigV2"])
     deployments = config["applications"][0]["deployments"]
@@ -254,6 +256,28 @@ def test_graphics_cards_and_the_loss_of_a_node_go_together() -> None:
         assert spread["whenUnsatisfiable"] == "DoNotSchedule" and spread["matchLabelKeys"] == ["ray.io/group"]
         env = {each["name"] for each in group["template"]["spec"]["containers"][0]["env"]}
         assert "RAY_gcs_rpc_server_reconnect_timeout_s" in env, "workers would not wait for a head that is being replaced"
+
+
+def test_fusion_and_tagging_scale_by_themselves_on_the_nodes_of_the_ingress() -> None:
+    service = one("gpu-ha", "RayService")["spec"]
+    deployments = {each["name"]: each for each in yaml.safe_load(service["serveConfigV2"])["applications"][0]["deployments"]}
+    group = next(each for each in service["rayClusterConfig"]["workerGroupSpecs"] if each["groupName"] == "cpu")
+    cores = serving._offered(group)["CPU"]
+
+    for name in ("Fusion", "Tagging"):
+        actor, scaling = deployments[name]["ray_actor_options"], deployments[name]["autoscaling_config"]
+        assert actor["resources"] == {"lodestone_cpu": 0.001} and "num_gpus" not in actor
+        assert 2 <= scaling["min_replicas"] < scaling["max_replicas"]
+        assert scaling["target_ongoing_requests"] < deployments[name]["max_ongoing_requests"], (
+            "it would be full before it grows"
+        )
+    on_cpus = [each for each in deployments.values() if "lodestone_cpu" in each["ray_actor_options"]["resources"]]
+    least, most = (
+        sum(each["autoscaling_config"][bound] * each["ray_actor_options"]["num_cpus"] for each in on_cpus)
+        for bound in ("min_replicas", "max_replicas")
+    )
+    assert least <= group["minReplicas"] * cores, "an idle service would need more pods than the fewest"
+    assert 2 * most <= group["maxReplicas"] * cores, "an update starts new replicas beside the old ones"
 
 
 @pytest.mark.parametrize("overlay", SIZED)

@@ -145,6 +145,19 @@ def test_changing_the_number_of_replicas_changes_nothing_that_restarts_them():
     assert few["deployments"] != many["deployments"]
 
 
+@pytest.mark.parametrize("stage", ["fusion", "tagging"])
+def test_limits_of_an_optional_stage_restart_nothing_either(stage: str):
+    def made(**options: object) -> dict:
+        return serve_config(settings({"shape": "graph", stage: {"enabled": True, **options}}))["applications"][0]
+
+    few, many, other = made(max_replicas=2), made(max_replicas=4, max_queued=9), made(resources={"near": 1.0})
+    assert few["args"] == many["args"] == other["args"]
+    assert few["args"]["settings"]["serve"]["graph"] == {"shape": "graph", stage: {"enabled": True}}
+    assert len({str(one["deployments"]) for one in (few, many, other)}) == 3
+    prepared = serve_config(settings({"shape": "graph", stage: {"max_replicas": 4}}))["applications"][0]
+    assert prepared["args"]["settings"]["serve"]["graph"] == {"shape": "graph"}
+
+
 @pytest.mark.parametrize(
     ("graph", "sections", "setting"),
     [
