@@ -104,7 +104,7 @@ def measure_small(options: argparse.Namespace, report: Report) -> None:
         workers = cores()
         with closing(DecodingChildren(settings, workers)) as children, ThreadPoolExecutor(workers) as pool:
             here: Decode = decoder(settings, names)
-            there: Decode = partial(children.decode, backbones=names)
+            there: Decode = partial(children.decode, parts=names)
 
             def rate(decode: Decode) -> float:
                 started = time.perf_counter()

@@ -86,8 +86,8 @@ def fill(home: Path, models: Path, rows: int) -> None:
     from lodestone.catalog.identity import mint_image_id
     from lodestone.catalog.records import ImageRecord, ImageState, RunState
     from lodestone.indexing.embed.slicing import plan_slices
-    from lodestone.indexing.run.history import KIND
     from lodestone.indexing.run.report import IndexRequest
+    from lodestone.indexing.scan.interrupted_runs import KIND
 
     with _open(home, models) as runtime:
         catalog = runtime.catalog

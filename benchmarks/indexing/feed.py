@@ -46,7 +46,7 @@ from lodestone.indexing.slices.preparing import Content, Decode
 from lodestone.indexing.slices.state import SlicePlan
 from lodestone.indexing.slices.work import SliceWork
 from lodestone.indexing.stage_stats import EmbedStage, StageShare, limiting
-from lodestone.indexing.tasks import META_PART, EmbedSettings, SliceRow, SliceTask
+from lodestone.indexing.tasks import META_PART, EmbedSettings, RowFailure, SliceRow, SliceTask
 from lodestone.sources.locators import Inside
 from lodestone.sources.reading import Reader
 from lodestone.text_encoders.base import TextEncoder
@@ -308,6 +308,8 @@ def slice_by_slice(options: argparse.Namespace, *, shards: bool) -> PretendedGpu
 
         def work(row: SliceRow) -> NDArray[np.uint8]:
             (fetched,) = stages.fetch([row])
+            if isinstance(fetched, RowFailure):
+                raise RuntimeError(f"{fetched.uri} was not read: {fetched.message}")
             decoded = decode(row, fetched)  # noqa: B023 - used within this turn of the loop
             stages.put_thumbnails([(row.hash, _THUMBNAIL)])
             return decoded.picture.inputs[gpu.name] if isinstance(decoded, DecodedPicture) else np.zeros(0, np.uint8)

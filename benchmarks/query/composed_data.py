@@ -36,7 +36,8 @@ class Composed:
 
 def unit(rows: NDArray[np.floating]) -> Rows:
     """Return the rows with length 1."""
-    return (rows / np.linalg.norm(rows, axis=-1, keepdims=True)).astype(np.float32)
+    normalised: Rows = (rows / np.linalg.norm(rows, axis=-1, keepdims=True)).astype(np.float32)
+    return normalised
 
 
 def made(objects: int, queries: int, *, dim: int, strength: float, seed: int = 0) -> Composed:
@@ -55,7 +56,8 @@ def made(objects: int, queries: int, *, dim: int, strength: float, seed: int = 0
     rng = np.random.default_rng(seed)
 
     def noise(rows: int) -> NDArray[np.float64]:
-        return rng.standard_normal((rows, dim)) / np.sqrt(dim)
+        drawn: NDArray[np.float64] = rng.standard_normal((rows, dim)) / np.sqrt(dim)
+        return drawn
 
     parts = []
     for _ in range(2):

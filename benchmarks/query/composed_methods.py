@@ -114,7 +114,8 @@ def rescored(indexes: Indexes, weight: float) -> Answer:
                 union.update(indexes.search(f"part{part}", data.queries[part][row], candidates, candidates))
         rows = np.fromiter(union, np.intp, len(union))
         joint = sum(shares[part] * (data.parts[part][rows] @ data.queries[part][row]) for part in _MODALITIES)
-        return rows[np.argsort(-np.asarray(joint))[:K]].tolist()
+        order: list[int] = rows[np.argsort(-np.asarray(joint))[:K]].tolist()
+        return order
 
     return answer
 
@@ -139,7 +140,8 @@ def abandoning(data: Composed, weight: float) -> Answer:
             JointPart(f"part{part}", f"part{part}", data.queries[part][row], share)
             for part, share in zip(_MODALITIES, (weight, 1 - weight), strict=True)
         ]
-        return scorer.search(parts, K).rows.tolist()
+        nearest: list[int] = scorer.search(parts, K).rows.tolist()
+        return nearest
 
     return answer
 
@@ -191,7 +193,8 @@ def best(scores: NDArray[np.floating], count: int) -> list[int]:
     """Return the rows of the highest scores, best first."""
     count = min(count, len(scores))
     some = np.argpartition(-scores, count - 1)[:count]
-    return some[np.argsort(-scores[some])].tolist()
+    order: list[int] = some[np.argsort(-scores[some])].tolist()
+    return order
 
 
 def _size(folder: Path) -> int:

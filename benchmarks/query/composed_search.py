@@ -212,7 +212,8 @@ def _report_curves(curves: Mapping[str, list[Point]], report: Report) -> None:
 
 
 def _report_weights(indexes: Indexes, options: argparse.Namespace, report: Report) -> None:
-    data, rows = indexes.data, [("weights", "fused", "fused, learnt roots", "strong MR")]
+    data = indexes.data
+    rows: list[Sequence[str]] = [("weights", "fused", "fused, learnt roots", "strong MR")]
     least: dict[str, float] = {}
     for weight in WEIGHTS:
         truth = truth_of(data, weight)
@@ -255,7 +256,7 @@ def plot(curves: Mapping[str, list[Point]], path: Path, *, title: str) -> None:
     from matplotlib import pyplot as plt
 
     figure, axes = plt.subplots(figsize=(9, 5.5))
-    axes.set_prop_cycle(color=[*mpl.colormaps["tab10"].colors, "black"])
+    axes.set_prop_cycle(color=[*mpl.color_sequences["tab10"], "black"])
     for name, points in curves.items():
         heavy = name == "fused"
         axes.plot(

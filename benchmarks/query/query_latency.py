@@ -39,7 +39,9 @@ from lodestone_schemas.api import ResultsEvent, SearchRequest
 
 async def ask_all(engine: QueryEngine, queries: Sequence[str]) -> tuple[list[float], list[float], dict[str, list[float]]]:
     """Return milliseconds until the text pass and until the complete answer, and of each stage, one value a query."""
-    text, complete, stages = [], [], {}
+    text: list[float] = []
+    complete: list[float] = []
+    stages: dict[str, list[float]] = {}
     for query in queries:
         start, busy = time.perf_counter(), time.process_time()
         first = None

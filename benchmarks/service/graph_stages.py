@@ -89,7 +89,10 @@ class Caller:
 
     def __init__(self, host: Host, fusion: Any, tagging: Any) -> None:  # noqa: ANN401
         self._fusers: dict[str, Fuser] = {HERE: LocalFuser(), THERE: RemoteFuser(StageCall(FUSION, fusion, again=True))}
-        self._taggers = {HERE: Tagging(host), THERE: RemoteTagger(StageCall(TAGGING, tagging, again=True))}
+        self._taggers: dict[str, Tagging | RemoteTagger] = {
+            HERE: Tagging(host),
+            THERE: RemoteTagger(StageCall(TAGGING, tagging, again=True)),
+        }
 
     async def fuse(self, size: str, calls: int, rounds: int) -> Measured:
         """Fuse lists of one of `SIZES`."""
@@ -137,7 +140,7 @@ def _replicas(deployment: str = "") -> list[psutil.Process]:
 def _processor_seconds() -> float:
     """Return the processor time of the replicas so far."""
     times = [process.cpu_times() for process in _replicas()]
-    return sum(spent.user + spent.system for spent in times)
+    return float(sum(spent.user + spent.system for spent in times))
 
 
 def measure(options: argparse.Namespace, report: Report) -> None:

@@ -31,7 +31,7 @@ from lodestone.config.settings import load_settings
 from lodestone.home.running_service.address import ServiceAddress, read_address
 from lodestone.home.running_service.client import ServiceClient
 from lodestone.home.runtime import Runtime
-from lodestone_schemas.api import SearchRequest
+from lodestone_schemas.api import DoneEvent, SearchRequest
 
 _WARM = 30
 _SERVE = """
@@ -61,7 +61,9 @@ def one_client(address: ServiceAddress, queries: Sequence[str]) -> dict[str, lis
                 if event.type == "results" and not first:
                     first = (time.perf_counter() - started) * 1000
             complete = (time.perf_counter() - started) * 1000
-            response = event.response  # the last event is `done`
+            if not isinstance(event, DoneEvent):
+                raise RuntimeError(f"the answer to {query!r} ended with an event of the type {event.type}")
+            response = event.response
             again = time.perf_counter()
             client.search(SearchRequest(query=query))
             plain_answer = (time.perf_counter() - again) * 1000

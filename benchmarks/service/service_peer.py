@@ -111,8 +111,8 @@ def measure(options: argparse.Namespace, report: Report) -> None:
                         asyncio.run(work)
     report.text(f"{options.points} pictures in {len(dims)} spaces of {dims} numbers, {options.clients} clients at once.")
     rows = [["", "answers/s", "p50 of one client, ms", "processor ms an answer"]]
-    for (server, kind), rounds in measured.items():
-        rows.append([f"{kind}, {server}", spread(rounds.rate), spread(rounds.alone_ms), spread(rounds.processor_ms)])
+    for (asked, kind), rounds in measured.items():
+        rows.append([f"{kind}, {asked}", spread(rounds.rate), spread(rounds.alone_ms), spread(rounds.processor_ms)])
     report.text(table(rows))
     for kind in KINDS:
         own, bare_rounds = measured[SERVICE, kind], measured[PEER, kind]
