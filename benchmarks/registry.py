@@ -9,6 +9,7 @@ from typing import Final
 from benchmarks.harness import Benchmark
 
 BENCHMARKS: Final[Mapping[str, str]] = {
+    "gpu": "benchmarks.device.gpu",
     "cluster_feed": "benchmarks.indexing.cluster_feed",
     "decode": "benchmarks.indexing.decode",
     "driver_memory": "benchmarks.indexing.driver_memory",
