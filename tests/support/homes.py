@@ -24,7 +24,7 @@ from lodestone.config.settings import Settings, load_settings
 from lodestone.home.running_service.address import ServiceAddress, read_address
 from lodestone.home.running_service.client import ServiceClient
 
-START_S = 180.0
+START_S = 270.0
 _SERVE = """
 import json, sys
 from lodestone.config.settings import load_settings
