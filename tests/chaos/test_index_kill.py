@@ -133,12 +133,10 @@ def test_a_killed_run_is_finished_by_the_next(photos: Path, undisturbed: dict[st
     assert report["images"] == undisturbed["report"]["images"]
     total = undisturbed["report"]["counts"]["embedded"]
     slices = -(-(total + len(undisturbed["failures"])) // SLICE)
-    if point in {"loading", "before-promotion"}:
-        assert report["counts"].get("embedded", 0) == 0
-    elif point == "discovering":
+    # Finished slices are loaded while others are embedded, so a run that is killed there may have left some.
+    assert report["counts"].get("embedded", 0) <= (slices - done) * SLICE
+    if point == "discovering":
         assert report["counts"]["embedded"] == total
-    else:
-        assert report["counts"]["embedded"] <= (slices - done) * SLICE
     again = finish(folder)
     assert again["counts"].get("embedded", 0) == 0
 

@@ -267,6 +267,7 @@ def test_what_cannot_be_asked_is_refused(store: VectorStore, pictures: Pictures)
         ask(JointPart("picture", "bridge", vector, 1), k=0)
 
 
+@pytest.mark.nightly
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", ["edge_store", pytest.param("server_store", marks=[pytest.mark.server, pytest.mark.nightly])])
 def test_a_graph_that_changed_finds_what_a_rebuilt_one_finds(request: pytest.FixtureRequest, kind: str) -> None:

@@ -15,7 +15,11 @@ from tests.support.served import served_here
 from lodestone.home.runtime import Runtime
 from lodestone_schemas.api import SearchRequest
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]  # each training is one to measure and one on all pictures
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.nightly,
+    pytest.mark.timeout(900),
+]  # each training is one to measure and one on all pictures
 
 CAPTIONS = {
     "chelsea.jpg": "Minka, our striped cat, looks into the camera",

@@ -164,6 +164,7 @@ def test_doctor_shows_what_does_not_fit_and_an_index_run_repairs_it(place: Path,
     assert hits(tmp_path) == 4
 
 
+@pytest.mark.nightly
 @pytest.mark.slow
 def test_watching_without_a_service_follows_files_until_it_is_stopped(tmp_path: Path) -> None:
     write_photos(tmp_path / "pictures", 2)

@@ -352,6 +352,7 @@ async def test_a_client_that_goes_away_ends_the_editing(collection):
     assert (painter.cancelled, painter.running) == (1, 0)
 
 
+@pytest.mark.nightly
 @pytest.mark.slow
 async def test_a_diffusers_pipeline_edits_the_picture_of_a_query(collection):
     """The pipeline is tiny and random and draws noise: this proves that everything fits together, no quality."""

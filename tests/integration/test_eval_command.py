@@ -70,6 +70,7 @@ def test_every_benchmark_gives_the_figures_worked_out_by_hand(fixture: str, tmp_
     assert report["skipped"] == expected.skipped
 
 
+@pytest.mark.nightly
 @pytest.mark.slow
 def test_described_targets_are_reported_apart_and_pixels_are_read_once(photos: Path, tmp_path: Path) -> None:
     home = tmp_path / "home"
@@ -171,6 +172,7 @@ def test_what_is_wrong_is_said_in_a_line(photos: Path, tmp_path: Path, home: Pat
     assert unknown.code == 2
 
 
+@pytest.mark.nightly
 @pytest.mark.slow
 def test_an_interrupted_run_goes_on_without_looking_at_pictures_again(photos: Path, tmp_path: Path) -> None:
     home = tmp_path / "home"

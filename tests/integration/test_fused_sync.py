@@ -133,6 +133,7 @@ def test_it_follows_pictures_captions_and_settings(folder: Path) -> None:
         assert sync(runtime).dropped == (collection,)
 
 
+@pytest.mark.nightly
 @pytest.mark.slow
 def test_a_collection_is_built_again_when_more_than_a_fifth_was_replaced(tmp_path: Path) -> None:
     """The number of pictures stays, so nothing but what was written since the build tells that the graph lacks them."""

@@ -44,6 +44,7 @@ def test_judging_nine_guides_costs_no_more_than_a_few_plain_lof_fits_a_space() -
     assert ratio(lambda: judge_guides(guides, WEIGHTS, background=background), plain) < 8
 
 
+@pytest.mark.nightly
 @pytest.mark.slow
 def test_judging_sixteen_guides_costs_little_more_than_its_maps() -> None:
     warm_up()
