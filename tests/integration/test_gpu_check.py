@@ -19,6 +19,8 @@ from lodestone.imaging.gpu_jpeg import GpuJpegs
 
 MODELS = ("ViT-B-32", "ViT-L-14")
 
+pytestmark = pytest.mark.slow  # models of four sizes are made and run
+
 
 class References:
     """The CPU's vectors, made once: seeds of weights and pictures do not change."""
