@@ -15,6 +15,7 @@ import logging
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
+from itertools import chain
 from typing import Final
 
 import numpy as np
@@ -258,9 +259,10 @@ def _number(lists: Sequence[RankedList]) -> tuple[list[str], NDArray[np.intp]]:
     """Return all ids, ascending, and for each entry of the lists, one list after the other, its row among these ids."""
     ids = sorted(set().union(*(one.ids for one in lists)))
     row = {image_id: number for number, image_id in enumerate(ids)}
-    return ids, np.fromiter((row[image_id] for one in lists for image_id in one.ids), np.intp)
+    entries = chain.from_iterable(one.ids for one in lists)
+    return ids, np.fromiter(map(row.__getitem__, entries), np.intp, count=sum(len(one.ids) for one in lists))
 
 
 def _best_first(ids: Sequence[str], scores: NDArray[np.float64]) -> FusedList:
     order = np.argsort(-scores, kind="stable")  # rows ascend by id, so equal scores stay in that order
-    return FusedList(tuple(ids[row] for row in order), scores[order])
+    return FusedList(tuple(map(ids.__getitem__, order.tolist())), scores[order])
