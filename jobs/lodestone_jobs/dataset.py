@@ -12,14 +12,13 @@ import queue
 import threading
 import warnings
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, Generic
 
-from lodestone.indexing.tasks import EmbedSettings, SliceReceipt, SliceTask
 from lodestone_jobs.desk import Desk, DeskNews
 from lodestone_jobs.feed import TICKET
 from lodestone_jobs.nodes import working_nodes
 from lodestone_jobs.rooms import Bounds, Room, Share, room_of
-from lodestone_jobs.slice_calls import RECEIPT, EmbedSlices, PipelineFactory, load_pipeline
+from lodestone_jobs.slice_calls import RECEIPT, ReceiptT, SliceCalls, TaskT
 
 if TYPE_CHECKING:
     from ray.data import DataContext, Dataset
@@ -28,35 +27,39 @@ _LANES: Final = 8
 _END_SECONDS: Final = 15.0
 _OVER: Final = None
 
-TicketedReceipt = tuple[int, SliceReceipt | None]
-"""A ticket, and what became of its slice; None where the driver had its receipt before."""
 
-
-class SliceDataset:
-    """Embeds slices by Ray Data, as a `SliceHost`. `start`, `give` and `stop` may be called from different threads.
+class SliceDataset(Generic[TaskT, ReceiptT]):
+    """Has slices worked on by Ray Data, as a `SliceHost`. `start`, `give` and `stop` may be called from different threads.
 
     Args:
-        settings: Settings of the workers.
+        calls: What an actor does with slices.
+        arguments: Those of its constructor in front of the desk.
         share: Resources of an actor.
         bounds: Of the number of actors.
         slices: Slices that an actor has in flight.
-        load: Makes the pipeline of an actor.
     """
 
     def __init__(
-        self, settings: EmbedSettings, share: Share, bounds: Bounds, *, slices: int, load: PipelineFactory = load_pipeline
+        self,
+        calls: type[SliceCalls[TaskT, ReceiptT]],
+        arguments: Sequence[Any],
+        *,
+        share: Share,
+        bounds: Bounds,
+        slices: int,
     ) -> None:
-        self._settings = settings
+        self._calls = calls
+        self._arguments = tuple(arguments)
         self._share = share
         self._bounds = bounds
         self._slices = slices
-        self._load = load
         self._desk: Any = None  # a handle of Ray
-        self._rows: queue.SimpleQueue[TicketedReceipt | BaseException | None] = queue.SimpleQueue()
+        # A ticket, and what became of its slice; None where the driver had its receipt before.
+        self._rows: queue.SimpleQueue[tuple[int, ReceiptT | None] | BaseException | None] = queue.SimpleQueue()
         self._pump: threading.Thread | None = None
 
     def start(self) -> None:
-        """Start the desk and the dataset, whose actors load their models meanwhile, and return at once."""
+        """Start the desk and the dataset, whose actors load what they need meanwhile, and return at once."""
         import ray
         from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
@@ -70,17 +73,17 @@ class SliceDataset:
         self._pump = threading.Thread(target=self._read, args=(dataset,), name="dataset", daemon=True)
         self._pump.start()
 
-    def give(self, tasks: Sequence[SliceTask]) -> None:
+    def give(self, tasks: Sequence[TaskT]) -> None:
         """Hand tasks out; their tickets are consecutive numbers from 0."""
         self._desk.give.remote([pickle.dumps(task) for task in tasks])
 
-    def receive(self, seconds: float) -> list[TicketedReceipt]:
+    def receive(self, seconds: float) -> list[tuple[int, ReceiptT | None]]:
         """Return the receipts that have come, after at most so many seconds.
 
         Raises:
             Exception: the dataset failed.
         """
-        receipts: list[TicketedReceipt] = []
+        receipts: list[tuple[int, ReceiptT | None]] = []
         wait = seconds
         while True:
             try:
@@ -149,16 +152,16 @@ class SliceDataset:
             feed = ray.data.read_datasource(
                 FeedSource(self._desk, lanes), override_num_blocks=lanes, num_cpus=0, label_selector={"ray.io/node-id": node}
             )
-            embedded: Dataset = feed.map_batches(
-                EmbedSlices,
+            worked: Dataset = feed.map_batches(
+                self._calls,
                 batch_size=1,
                 batch_format="pyarrow",
                 compute=pool,
-                fn_constructor_args=(self._settings, self._load, self._desk),
+                fn_constructor_args=(*self._arguments, self._desk),
                 num_cpus=self._share.cpus,
                 num_gpus=self._share.gpus or None,
             )
-        return embedded
+        return worked
 
     def _read(self, dataset: Dataset) -> None:
         """Execute the dataset, and pass its rows on. Belongs to a thread, because the next row may take for ever."""

@@ -5,40 +5,21 @@ See docs/adr/0024-ray-data.md.
 
 from __future__ import annotations
 
-import math
-import threading
-from collections.abc import Iterable, Iterator, Sequence
-from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
-from typing import Final
 
 from lodestone.config.cluster import ClusterSettings
-from lodestone.errors import LodestoneError, RunFailedError
 from lodestone.indexing.slices.limits import slices_in_flight
-from lodestone.indexing.tasks import (
-    Advance,
-    EmbedSettings,
-    SliceProgressCallback,
-    SliceReceipt,
-    SliceTask,
-    ignore_progress,
-)
-from lodestone_jobs.cluster import JoinedRay, LocalRay, RayHost
+from lodestone.indexing.tasks import EmbedSettings, SliceReceipt, SliceTask
+from lodestone_jobs.cluster import JoinedRay
 from lodestone_jobs.dataset import SliceDataset
-from lodestone_jobs.nodes import working_nodes
-from lodestone_jobs.quiet import stderr_of_libraries
-from lodestone_jobs.rooms import Bounds, Room, Share
-from lodestone_jobs.slice_calls import PipelineFactory, load_pipeline
-from lodestone_jobs.slice_stream import Event, SliceStream
-
-_LOCAL_CPUS: Final = 0.5  # of an actor on this machine, whose CPUs Ray only counts
-_LOCAL_WAIT_S: Final = 240.0  # Ray starts a process in one second, or in minutes where every processor is busy
-_STEP_SECONDS: Final = 0.5
-_HUNGRY_SECONDS: Final = 0.02  # longest wait while there is room for tasks that the driver is still making
+from lodestone_jobs.embed_slices import EmbedSlices, PipelineFactory, load_pipeline
+from lodestone_jobs.ray_slices import RaySlices
+from lodestone_jobs.rooms import Bounds, Share
+from lodestone_jobs.slice_stream import EMBEDDING, SliceStream
 
 
-class RayExecutor:
+class RayExecutor(RaySlices[SliceTask, SliceReceipt]):
     """Embeds slices by a dataset whose actors hold their models for the whole run, as an `EmbedExecutor`.
 
     Args:
@@ -58,157 +39,15 @@ class RayExecutor:
         joined: JoinedRay | None = None,
         load: PipelineFactory = load_pipeline,
     ) -> None:
-        self._cluster = cluster if cluster is not None and cluster.address else None
-        self._settings = settings if self._cluster is None else _node_settings(settings, self._cluster)
-        self._workers = workers
+        super().__init__(workers, words=EMBEDDING, cluster=cluster, joined=joined)
+        self._settings = settings if cluster is None or not cluster.address else _node_settings(settings, cluster)
         self._load = load
-        self._ray: RayHost = LocalRay(workers=workers)
-        if self._cluster is not None and self._cluster.address:
-            self._ray = joined or JoinedRay(self._cluster.address)
-        self._is_ours = joined is None
-        self._pool: SliceStream | None = None
-        self._host: threading.Thread | None = None
-        self._ready, self._done = threading.Event(), threading.Event()
-        self._failure: BaseException | None = None
 
-    def start(self) -> None:
-        """Start Ray and the actors in a thread: that takes seconds, in which the driver can continue to scan for files."""
-        if self._host is None:
-            self._host = threading.Thread(target=self._hold_ray, name="ray-host", daemon=True)
-            self._host.start()
-
-    def _hold_ray(self) -> None:
-        """Start Ray and the actors, and wait until they are to stop.
-
-        Ray's processes end with the thread that started them (PR_SET_PDEATHSIG).
-        """
-        try:
-            if self._is_ours:
-                self._ray.start()
-            self._pool = self._new_pool()
-            self._pool.start()
-        except BaseException as error:  # noqa: BLE001 - raised again where it can be handled, by `run`
-            self._failure = error
-        self._ready.set()
-        self._done.wait()
-        if self._is_ours:
-            self._ray.stop()
-
-    def run(
-        self, tasks: Iterable[SliceTask], report_progress: SliceProgressCallback = ignore_progress
-    ) -> Iterator[SliceReceipt]:
-        """Embed the slices, and yield a receipt for each, as `EmbedExecutor.run` does. Actors stay for the next call.
-
-        Raises:
-            RunFailedError: Ray cannot be started, or its workers failed.
-            ServiceUnavailableError: the cluster had no room for a worker for too long.
-            ClusterLostError: the cluster is gone.
-        """
-        self.start()
-        self._ready.wait()
-        if isinstance(self._failure, LodestoneError):
-            raise self._failure
-        if self._failure is not None:
-            raise RunFailedError(
-                f"Ray cannot be started: {self._failure}", hint="index in this process instead: --executor inline"
-            ) from self._failure
-        if self._pool is None:
-            self._pool = self._new_pool()
-            self._pool.start()
-        feeding = _Feeding(self._pool, iter(tasks))
-        feeding.feed()
-        try:
-            with stderr_of_libraries(self._ray.log):
-                for event in self._heard(feeding):
-                    feeding.feed()  # before a receipt is yielded, because recording it takes a while
-                    if isinstance(event, Advance):
-                        report_progress(event.slice_id, event.pictures)
-                    elif event is not None:
-                        yield event
-        finally:
-            if not feeding.is_done:
-                feeding.is_stopped, self._pool = True, None
-
-    def close(self) -> None:
-        """Stop the actors, and Ray if it was started here."""
-        if self._pool is not None:
-            pool, self._pool = self._pool, None
-            with suppress(Exception):  # Ray may be gone, and the actors with it
-                pool.close()
-        if self._host is not None:
-            self._done.set()
-            self._host.join()
-            self._host = None
-
-    def _new_pool(self) -> SliceStream:
-        cluster = self._cluster
-        if cluster is None:
-            share = local_share([Room.of(node) for node in working_nodes()], self._workers)
-        else:
-            share = Share(cluster.cpus_per_actor, cluster.gpus_per_actor)
-        bounds = Bounds(self._workers, self._workers) if cluster is None else Bounds.of(cluster)
+    def new_stream(self, share: Share, bounds: Bounds, *, patience: float) -> SliceStream[SliceTask, SliceReceipt]:
+        """Return a stream over a dataset that embeds."""
         slices = slices_in_flight(self._settings, on_gpu=share.gpus > 0)
-        host = SliceDataset(self._settings, share, bounds, slices=slices, load=self._load)
-        return SliceStream(host, slices=slices, patience=_LOCAL_WAIT_S if cluster is None else cluster.wait_s)
-
-    def _heard(self, feeding: _Feeding) -> Iterator[Event | None]:
-        from ray.exceptions import RayError
-
-        try:
-            yield from self._ray.heard(feeding.events())
-        except (RayError, ConnectionError) as error:
-            again = "run the same command again, with --executor inline if it fails again"
-            raise RunFailedError(
-                f"embedding workers failed: {_last_line(error)}",
-                hint=f"what is finished is kept; {again if self._cluster is None else '`lodestone index --resume` goes on'}",
-            ) from error
-
-
-class _Feeding:
-    """Tasks on their way to the pool: they are made in the driver's thread, and the pool lives in another.
-
-    Args:
-        pool: Takes the tasks.
-        tasks: The tasks.
-    """
-
-    def __init__(self, pool: SliceStream, tasks: Iterator[SliceTask]) -> None:
-        self._pool = pool
-        self._tasks = tasks
-        self.is_over = False  # no task will come any more
-        self.is_done = False  # every event was yielded
-        self.is_stopped = False  # nobody waits for events any more
-
-    def feed(self) -> None:
-        """Give the pool as many tasks as it has room for. Belongs to the driver's thread."""
-        while not self.is_over and self._pool.wanted() > 0:
-            task = next(self._tasks, None)
-            if task is None:
-                self.is_over = True
-                return
-            self._pool.add(task)
-
-    def events(self) -> Iterator[Event | None]:
-        """Yield what the pool's slices tell, and None when there is room for tasks, until all are done.
-
-        When the driver has stopped, the actors are stopped too: what they work on is not wanted any more.
-        """
-        try:
-            while not self.is_stopped and not (self.is_over and self._pool.is_idle):
-                hungry = not self.is_over and self._pool.wanted() > 0
-                if hungry:
-                    yield None
-                yield from self._pool.step(_HUNGRY_SECONDS if hungry else _STEP_SECONDS)
-            self.is_done = not self.is_stopped
-        finally:
-            if not self.is_done:
-                self._pool.close()
-
-
-def local_share(rooms: Sequence[Room], workers: int) -> Share:
-    """Return what each of some actors of this machine asks for: a GPU of its own, or an equal share of one."""
-    cards = int(sum(room.gpus for room in rooms))
-    return Share(_LOCAL_CPUS, 1 / math.ceil(workers / cards) if cards else 0.0)
+        host = SliceDataset(EmbedSlices, (self._settings, self._load), share=share, bounds=bounds, slices=slices)
+        return SliceStream(host, slices=slices, patience=patience)
 
 
 def _node_settings(settings: EmbedSettings, cluster: ClusterSettings) -> EmbedSettings:
@@ -216,8 +55,3 @@ def _node_settings(settings: EmbedSettings, cluster: ClusterSettings) -> EmbedSe
     threads = max(int(cluster.cpus_per_actor), 1)
     models = Path(cluster.model_cache) if cluster.model_cache else settings.models
     return replace(settings, models=models, model_threads=threads, decode_threads=threads)
-
-
-def _last_line(error: BaseException) -> str:
-    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-    return lines[-1] if lines else type(error).__name__

@@ -1,6 +1,6 @@
-"""Calls of Ray Data that embed one slice each, and share one `SlicePipeline` with its models among the calls of an actor.
+"""Calls of Ray Data that work on one slice each, behind the ledger: what all of them share, whatever the work is.
 
-Batches are so filled across slices, as everywhere else. Everything here but two threads runs in the actor's event loop.
+Everything here but one thread runs in the actor's event loop. A subclass does the work: embed_slices.py, bulk_calls.py.
 """
 
 from __future__ import annotations
@@ -8,43 +8,46 @@ from __future__ import annotations
 import asyncio
 import pickle
 import threading
-import warnings
+from abc import ABC, abstractmethod
 from collections import deque
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final, Generic, Protocol, TypeVar
 from uuid import uuid4
 
 import pyarrow as pa
 
 from lodestone.errors import LodestoneError
-from lodestone.indexing.tasks import Advance, EmbedSettings, SliceReceipt, SliceTask, this_worker
+from lodestone.indexing.tasks import Advance, this_worker
 from lodestone_jobs.feed import TASK, TICKET
 from lodestone_jobs.ledger import RefusedSlice, WorkerPlace
-
-if TYPE_CHECKING:
-    from lodestone.indexing.slices.flow import SliceFlow
-    from lodestone.indexing.slices.pipeline import SlicePipeline
 
 RECEIPT: Final = "receipt"
 _REPORT_SECONDS: Final = 0.5  # between two reports of progress
 
-PipelineFactory = Callable[[EmbedSettings], "SlicePipeline"]
-"""Makes the pipeline of an actor, with its models loaded. Picklable."""
+
+class Task(Protocol):
+    """What is to be done with one slice; picklable."""
+
+    @property
+    def slice_id(self) -> str:
+        """Return what no other task in flight has."""
+
+    @property
+    def needs_a_worker(self) -> bool:
+        """Return whether no other slice may be in flight beside it in the same worker."""
 
 
-def load_pipeline(settings: EmbedSettings) -> SlicePipeline:
-    """Return the pipeline of some settings, with its models loaded.
+class Receipt(Protocol):
+    """What became of a task; picklable."""
 
-    Raises:
-        LodestoneError: a model cannot be loaded.
-    """
-    from lodestone.indexing.slices.pipeline import SlicePipeline
+    @property
+    def slice_id(self) -> str:
+        """Return that of the task."""
 
-    pipeline = SlicePipeline(settings)
-    pipeline.warm_up()
-    return pipeline
+
+TaskT = TypeVar("TaskT", bound=Task)
+ReceiptT = TypeVar("ReceiptT", bound=Receipt)
 
 
 class Company:
@@ -78,102 +81,84 @@ class Company:
                 self._empty.set()
 
 
-class EmbedSlices:
+class SliceCalls(ABC, Generic[TaskT, ReceiptT]):
     """Callable of `Dataset.map_batches`: rows of `ticket` and `task` in, rows of `ticket` and `receipt` (pickled) out.
 
     Args:
-        settings: Settings of the worker.
-        load: Makes its pipeline.
         desk: Actor with the ledger.
     """
 
-    def __init__(self, settings: EmbedSettings, load: PipelineFactory, desk: Any) -> None:  # noqa: ANN401 - a handle of Ray
+    def __init__(self, desk: Any) -> None:  # noqa: ANN401 - a handle of Ray
         import ray
 
-        warnings.filterwarnings("ignore", category=UserWarning, module=r"PIL\.")  # about faulty metadata
         context = ray.get_runtime_context()
         self._desk = desk
         self._place = WorkerPlace(this_worker(), context.get_node_id(), uuid4().hex)
         self._company = Company()
-        self._calls: dict[str, asyncio.Future[SliceReceipt]] = {}  # by slice
+        self._calls: dict[str, asyncio.Future[ReceiptT]] = {}  # by slice
         self._ended: deque[int] = deque()  # tickets that the ledger has not heard of yet
-        self._advances: dict[str, Advance] = {}
-        self._broken: Exception | None = None
         self._failed: LodestoneError | None = None
-        self._flow: SliceFlow | None = None
-        self._loop: asyncio.AbstractEventLoop | None = None
         actor = context.get_actor_id()
         ray.get(desk.arrive.remote(actor, self._place))
         try:
-            pipeline = load(replace(settings, models=settings.models.expanduser()))  # expanded on this node
+            self.load()
         except LodestoneError as error:  # sent with the receipts, because an actor that does not start tells no reason
             self._failed = error
         else:
-            self._context = pipeline.flow()  # kept, because the flow ends with it
-            self._flow = self._context.__enter__()
-            threading.Thread(target=self._relay, args=(self._flow,), name="relay", daemon=True).start()
             threading.Thread(target=self._report, name="report", daemon=True).start()
         ray.get(desk.be_ready.remote(actor))
 
+    @abstractmethod
+    def load(self) -> None:
+        """Load what all slices need.
+
+        Raises:
+            LodestoneError: something is not there.
+        """
+
+    @abstractmethod
+    async def work(self, task: TaskT) -> ReceiptT:
+        """Do a task, beside others, and return its receipt."""
+
+    @abstractmethod
+    def failure(self, task: TaskT, error: LodestoneError, worker: str) -> ReceiptT:
+        """Return the receipt of a task that was not done.
+
+        Args:
+            task: The task.
+            error: Why it was not done.
+            worker: `host:pid` of the worker that is to blame.
+        """
+
+    def take_advances(self) -> Sequence[Advance]:
+        """Return the progress of slices since the last call."""
+        return ()
+
     async def __call__(self, batch: pa.Table) -> pa.Table:
-        """Embed the slice of a row, and return its receipt; where the ledger refuses it, what became of it."""
+        """Do the task of a row, and return its receipt; where the ledger refuses it, what became of it."""
         ticket: int = batch[TICKET][0].as_py()
         message: bytes = batch[TASK][0].as_py()
         receipt = await self._receipt(ticket, pickle.loads(message)) if message else None  # noqa: S301 - our driver's own
         return pa.table({TICKET: pa.array([ticket], pa.int64()), RECEIPT: pa.array([pickle.dumps(receipt)], pa.binary())})
 
-    async def _receipt(self, ticket: int, task: SliceTask) -> SliceReceipt:
-        if self._flow is None:
-            return SliceReceipt(task.slice_id, (), error=self._failed, worker=self._place.worker)
+    async def _receipt(self, ticket: int, task: TaskT) -> ReceiptT:
+        if self._failed is not None:
+            return self.failure(task, self._failed, self._place.worker)
         if task.slice_id in self._calls:  # Ray repeats a call whose answer was lost on the way
             return await asyncio.shield(self._calls[task.slice_id])
         async with self._company.join(alone=task.needs_a_worker):
             refusal: RefusedSlice | None = await self._desk.begin.remote(ticket, self._place, self._take_ended())
             if refusal is not None:
-                return SliceReceipt(task.slice_id, (), error=refusal.error, worker=refusal.worker)
+                return self.failure(task, refusal.error, refusal.worker)
+            call = self._calls[task.slice_id] = asyncio.ensure_future(self.work(task))
             try:
-                return await self._embed(self._flow, task)
+                return await call
             finally:
+                del self._calls[task.slice_id]
                 self._ended.append(ticket)
 
     def _take_ended(self) -> list[int]:
         return [self._ended.popleft() for _ in range(len(self._ended))]
-
-    async def _embed(self, flow: SliceFlow, task: SliceTask) -> SliceReceipt:
-        self._loop = asyncio.get_running_loop()
-        call: asyncio.Future[SliceReceipt] = self._loop.create_future()
-        self._calls[task.slice_id] = call
-        try:
-            if self._broken is not None:
-                raise self._broken
-            flow.admit(task)
-            return await call
-        finally:
-            del self._calls[task.slice_id]
-
-    def _relay(self, flow: SliceFlow) -> None:
-        """Pass what the flow tells on to the calls that wait for it."""
-        try:
-            while (event := flow.take()) is not None:
-                if isinstance(event, Advance):
-                    self._advances[event.slice_id] = event
-                elif self._loop is not None:
-                    self._loop.call_soon_threadsafe(self._answer, event)
-        except Exception as error:  # noqa: BLE001 - raised by every call
-            self._broken = error
-            if self._loop is not None:
-                self._loop.call_soon_threadsafe(self._break, error)
-
-    def _answer(self, receipt: SliceReceipt) -> None:
-        self._advances.pop(receipt.slice_id, None)
-        call = self._calls.get(receipt.slice_id)
-        if call is not None and not call.done():
-            call.set_result(receipt)
-
-    def _break(self, error: Exception) -> None:
-        for call in self._calls.values():
-            if not call.done():
-                call.set_exception(error)
 
     def _report(self) -> None:
         """Tell the desk how far the slices are, and which are finished, for as long as there is a desk."""
@@ -181,10 +166,9 @@ class EmbedSlices:
 
         over = threading.Event()
         while not over.wait(_REPORT_SECONDS):
-            advances, self._advances = self._advances, {}
-            ended = self._take_ended()
+            advances, ended = list(self.take_advances()), self._take_ended()
             if advances or ended:
                 try:
-                    ray.get(self._desk.report.remote(list(advances.values()), ended))
+                    ray.get(self._desk.report.remote(advances, ended))
                 except Exception:  # noqa: BLE001 - the run has ended, and this actor soon will
                     return

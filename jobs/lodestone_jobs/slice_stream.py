@@ -9,13 +9,13 @@ import logging
 import queue
 import time
 from collections.abc import Callable, Sequence
-from typing import Final, Protocol
+from dataclasses import dataclass
+from typing import Final, Generic, Protocol, TypeVar
 
 from lodestone.errors import LodestoneError, RunFailedError, ServiceUnavailableError
-from lodestone.indexing.tasks import Advance, SliceReceipt, SliceTask
+from lodestone.indexing.tasks import Advance
 from lodestone_jobs.desk import DeskNews
-
-Event = Advance | SliceReceipt
+from lodestone_jobs.slice_calls import ReceiptT, Task, TaskT
 
 _AHEAD: Final = 2  # tasks for each worker that are on their way to it
 _NEWS_SECONDS: Final = 0.5
@@ -24,16 +24,35 @@ _START_ATTEMPTS: Final = 3  # workers that die before any of them is ready
 _log = logging.getLogger(__name__)
 
 
-class SliceHost(Protocol):
-    """Embeds the slices that it is given, by workers of its own."""
+@dataclass(frozen=True, slots=True)
+class RunWords:
+    """How messages call a run.
+
+    Attributes:
+        worker: What works on its slices.
+        resume: What goes on with it, as a clause.
+    """
+
+    worker: str
+    resume: str
+
+
+EMBEDDING: Final = RunWords("embedding worker", "`lodestone index --resume` goes on")
+
+
+_Task_contra = TypeVar("_Task_contra", bound=Task, contravariant=True)
+
+
+class SliceHost(Protocol[_Task_contra, ReceiptT]):
+    """Has workers of its own do the tasks that it is given."""
 
     def start(self) -> None:
         """Start the workers, and return at once."""
 
-    def give(self, tasks: Sequence[SliceTask]) -> None:
+    def give(self, tasks: Sequence[_Task_contra]) -> None:
         """Hand tasks out; their tickets are consecutive numbers from 0."""
 
-    def receive(self, seconds: float) -> list[tuple[int, SliceReceipt | None]]:
+    def receive(self, seconds: float) -> list[tuple[int, ReceiptT | None]]:
         """Return tickets and receipts that have come, after at most so many seconds."""
 
     def news(self, received: Sequence[int]) -> DeskNews:
@@ -50,22 +69,32 @@ class SliceHost(Protocol):
         """
 
 
-class SliceStream:
+class SliceStream(Generic[TaskT, ReceiptT]):
     """Hands slices out and takes their receipts. All methods but `add` and `wanted` belong to one thread.
 
     Args:
-        host: Embeds the slices.
+        host: Does the tasks.
         slices: Slices that a worker has in flight.
         patience: Seconds to wait for the first worker, and for another when all are lost.
+        words: How messages call the run.
         clock: Seconds, monotonic.
     """
 
-    def __init__(self, host: SliceHost, *, slices: int, patience: float, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(
+        self,
+        host: SliceHost[TaskT, ReceiptT],
+        *,
+        slices: int,
+        patience: float,
+        words: RunWords = EMBEDDING,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
         self._host = host
+        self._words = words
         self._slices = slices
         self._patience = patience
         self._clock = clock
-        self._inbox: queue.SimpleQueue[SliceTask] = queue.SimpleQueue()
+        self._inbox: queue.SimpleQueue[TaskT] = queue.SimpleQueue()
         self._given = 0
         self._in_flight: dict[int, str] = {}  # ticket -> slice
         self._received: list[int] = []
@@ -75,7 +104,7 @@ class SliceStream:
         self._alone_since: float | None = None  # since when no worker is there
         self._warned = 0.0
 
-    def add(self, task: SliceTask) -> None:
+    def add(self, task: TaskT) -> None:
         """Take another task. Any thread may call this."""
         self._inbox.put(task)
 
@@ -92,7 +121,7 @@ class SliceStream:
         """Start the workers, which load their models meanwhile, and return at once."""
         self._host.start()
 
-    def step(self, seconds: float) -> list[Event]:
+    def step(self, seconds: float) -> list[Advance | ReceiptT]:
         """Hand tasks out, wait for news, and return receipts and progress.
 
         Args:
@@ -103,7 +132,7 @@ class SliceStream:
             ServiceUnavailableError: the cluster had no room for a worker for too long.
         """
         self._hand_out()
-        events: list[Event] = []
+        events: list[Advance | ReceiptT] = []
         if self._clock() >= self._next_news:
             events += self._hear()
         for ticket, receipt in self._host.receive(seconds):
@@ -119,7 +148,7 @@ class SliceStream:
         self._host.stop(at_once=not self.is_idle)
 
     def _hand_out(self) -> None:
-        tasks: list[SliceTask] = []
+        tasks: list[TaskT] = []
         while not self._inbox.empty():
             task = self._inbox.get()
             self._in_flight[self._given] = task.slice_id
@@ -128,16 +157,16 @@ class SliceStream:
         if tasks:
             self._host.give(tasks)
 
-    def _hear(self) -> list[Event]:
+    def _hear(self) -> list[Advance]:
         received, self._received = self._received, []
         news = self._host.news(received)
         self._next_news = self._clock() + _NEWS_SECONDS
         self._ready = news.ready
         if news.failed_starts >= _START_ATTEMPTS:
             raise RunFailedError(
-                f"{news.failed_starts} embedding workers died before one was ready",
+                f"{news.failed_starts} {self._words.worker}s died before one was ready",
                 hint="Lodestone in this version must be installed on every node, with memory for its models; the nodes' logs "
-                "tell more; `lodestone index --resume` goes on",
+                f"tell more; {self._words.resume}",
             )
         slices = set(self._in_flight.values())
         return [advance for advance in news.advances if advance.slice_id in slices]  # not of one whose receipt came before
@@ -158,7 +187,9 @@ class SliceStream:
         if waited < self._patience and now - self._warned < _WARN_SECONDS:
             return
         room, has = self._host.summary()
-        where = f"no embedding worker has started ({has})" if room else f"no node has room for an embedding worker ({has})"
+        where = (
+            f"no {self._words.worker} has started ({has})" if room else f"no node has room for {self._words.worker}s ({has})"
+        )
         if waited >= self._patience:
             raise self._gave_up(where)
         self._warned = now
@@ -168,5 +199,5 @@ class SliceStream:
         return ServiceUnavailableError(
             f"{where}, for {self._patience:.0f} s",
             hint="what is finished is kept: give the cluster nodes, lower cluster.gpus_per_actor or cluster.cpus_per_actor, or "
-            "raise cluster.wait_s; then `lodestone index --resume`",
+            f"raise cluster.wait_s; then {self._words.resume}",
         )

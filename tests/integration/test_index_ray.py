@@ -32,9 +32,9 @@ from lodestone.indexing.run.report import IndexRequest
 from lodestone.indexing.slices.pipeline import SlicePipeline
 from lodestone.indexing.tasks import EmbedSettings, SliceReceipt, SliceRow, SliceTask
 from lodestone.sources.folders import hash_file
+from lodestone_jobs.embed_slices import load_pipeline
 from lodestone_jobs.embedding import RayExecutor
 from lodestone_jobs.index import run_index
-from lodestone_jobs.slice_calls import load_pipeline
 
 pytestmark = pytest.mark.ray
 

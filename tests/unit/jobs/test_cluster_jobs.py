@@ -21,7 +21,7 @@ from lodestone.errors import ConfigurationError
 from lodestone.files.opening import open_area
 from lodestone_jobs import nodes
 from lodestone_jobs.cluster import JoinedRay, LocalRay
-from lodestone_jobs.embedding import local_share
+from lodestone_jobs.ray_slices import local_share
 from lodestone_jobs.rooms import Bounds, Room, Share, room_of
 
 

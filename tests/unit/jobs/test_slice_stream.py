@@ -10,7 +10,7 @@ import pytest
 from lodestone.errors import RunFailedError, ServiceUnavailableError
 from lodestone.indexing.tasks import Advance, SliceReceipt, SliceTask
 from lodestone_jobs.desk import DeskNews
-from lodestone_jobs.slice_stream import Event, SliceStream
+from lodestone_jobs.slice_stream import SliceStream
 
 
 class FakeHost:
@@ -53,7 +53,7 @@ class FakeHost:
         self.coming.append((ticket, SliceReceipt(self.given[ticket], ())))
 
 
-def stream_of(host: FakeHost, *, slices: int = 2, patience: float = 100.0) -> SliceStream:
+def stream_of(host: FakeHost, *, slices: int = 2, patience: float = 100.0) -> SliceStream[SliceTask, SliceReceipt]:
     return SliceStream(host, slices=slices, patience=patience, clock=lambda: host.time)
 
 
@@ -61,7 +61,7 @@ def task(name: str) -> SliceTask:
     return SliceTask(name, "corpus", "f" * 32, (), ("meta",))
 
 
-def names(events: Sequence[Event]) -> list[str]:
+def names(events: Sequence[Advance | SliceReceipt]) -> list[str]:
     return [event.slice_id for event in events]
 
 
