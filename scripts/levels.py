@@ -59,7 +59,7 @@ CORE: Final[Levels] = (
     ("indexing", "query"),
     ("tagging",),
     ("backup", "duplicates", "home"),
-    ("capacity", "directories"),
+    ("capacity", "directories", "export"),
     ("swap", "training"),
     ("services",),
 )

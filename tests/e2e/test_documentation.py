@@ -47,6 +47,7 @@ NO_PYTHON = {
     "docs/client.md": "tests/integration/test_client_docs.py",
     "docs/frameworks.md": "tests/integration/test_client_docs.py",
     "docs/notebook.md": "tests/integration/test_client_docs.py",
+    "docs/export.md": "tests/integration/test_export.py",
     "docs/recipes/add-an-embedder.md": "tests/integration/test_model_recipes.py",
     "docs/recipes/add-a-generator.md": "tests/integration/test_model_recipes.py",
 }

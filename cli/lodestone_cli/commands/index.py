@@ -84,7 +84,7 @@ def index(
     """Index pictures. Run it again at any time: only what is new or changed is read, and what was cut short goes on."""
     cluster = {
         "address": address,
-        "actors": None if actors is None else _bounds(actors),
+        "actors": None if actors is None else actor_bounds(actors),
         "gpus_per_actor": gpus_per_actor,
         "cpus_per_actor": cpus_per_actor,
     }
@@ -127,7 +127,7 @@ def index(
             _require_some_usable(context, _named(paths or []), meant)
 
 
-def _bounds(actors: str) -> int | tuple[int, int]:
+def actor_bounds(actors: str) -> int | tuple[int, int]:
     """Return a number of actors, or the least and the most of them.
 
     Raises:

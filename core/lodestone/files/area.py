@@ -7,12 +7,17 @@ connection. `files/opening.py` makes the area of a folder or a URL.
 
 from __future__ import annotations
 
+import errno
+import os
+import tempfile
 import threading
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, BinaryIO, NamedTuple, cast
+
+from lodestone.errors import OutOfSpaceError
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -91,6 +96,36 @@ class FileArea(ABC):
             OutOfSpaceError: no space is left; no partial file remains.
             OSError: the file cannot be written.
         """
+
+    @contextmanager
+    def draft(self, path: str) -> Iterator[BinaryIO]:
+        """Open a file to be written from its beginning to its end, which is in the area when the block has ended without error.
+
+        Args:
+            path: Path inside the area.
+
+        Raises:
+            OutOfSpaceError: no space is left; no partial file remains.
+            OSError: the file cannot be written.
+        """
+        import pyarrow as pa
+
+        with tempfile.NamedTemporaryFile(prefix="lodestone-draft-") as file:
+            try:
+                yield cast("BinaryIO", file)
+                file.flush()
+            except OSError as error:
+                if error.errno != errno.ENOSPC:
+                    raise
+                raise OutOfSpaceError(
+                    f"no space left to write in {tempfile.gettempdir()!r}, where a file is made before it is uploaded",
+                    hint="free some space, or set TMPDIR, and run the same command again; what was finished is kept",
+                ) from error
+            if os.fstat(file.fileno()).st_size:
+                with pa.memory_map(file.name) as content:
+                    self.write(path, content.read_buffer())
+            else:  # which cannot be mapped
+                self.write(path, b"")
 
     @abstractmethod
     def read(self, path: str) -> pa.Buffer:

@@ -9,7 +9,7 @@ import stat
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, BinaryIO, Final
 from uuid import uuid4
 
 from lodestone.durable_files import sync_folder
@@ -49,25 +49,33 @@ class LocalArea(FileArea):
 
     def write(self, path: str, content: bytes | pa.Buffer, *, durable: bool = True) -> None:
         """Write a file as `FileArea.write` requires: temporary name, sync, rename, sync of the folder."""
-        final = self._folder / path
         for remaining in reversed(range(_TRIES)):
             try:
-                self._write(final, content, durable=durable)
+                with self._draft(path, durable=durable) as file:
+                    file.write(content)
             except FileNotFoundError as error:  # an index run's sweep deleted the temporary file while a model swap wrote it
                 if not remaining:
-                    raise _not_writable(final.parent, error) from error
+                    raise _not_writable((self._folder / path).parent, error) from error
             except (NotADirectoryError, FileExistsError, PermissionError) as error:
-                raise _not_writable(final.parent, error) from error
+                raise _not_writable((self._folder / path).parent, error) from error
             else:
                 return
 
-    def _write(self, final: Path, content: bytes | pa.Buffer, *, durable: bool) -> None:
-        with _space_for(final):
+    @contextmanager
+    def draft(self, path: str) -> Iterator[BinaryIO]:
+        """Open a file of a temporary name, which gets its own when the block has ended, durably."""
+        with writing_in((self._folder / path).parent), self._draft(path, durable=True) as file:
+            yield file
+
+    @contextmanager
+    def _draft(self, path: str, *, durable: bool) -> Iterator[BinaryIO]:
+        final = self._folder / path
+        with _space_for(final.parent):
             _make_folder(final.parent, below=self._folder, durable=durable)
             temporary = final.with_name(f".{final.name}.{uuid4().hex[:12]}{_TEMPORARY}")
             try:
                 with temporary.open("wb") as file:
-                    file.write(content)
+                    yield file
                     if durable:
                         file.flush()
                         os.fsync(file.fileno())
@@ -135,14 +143,33 @@ class LocalArea(FileArea):
 
 
 @contextmanager
-def _space_for(path: Path) -> Iterator[None]:
+def writing_in(folder: Path) -> Iterator[None]:
+    """Convert errors of writing in a folder to ours.
+
+    Raises:
+        OutOfSpaceError: the disk is full.
+        ConfigurationError: the folder cannot be made or written.
+    """
+    try:
+        with _space_for(folder):
+            yield
+    except (NotADirectoryError, FileExistsError, PermissionError) as error:
+        raise _not_writable(folder, error) from error
+    except OSError as error:
+        if error.errno != errno.EROFS:
+            raise
+        raise _not_writable(folder, error) from error
+
+
+@contextmanager
+def _space_for(folder: Path) -> Iterator[None]:
     try:
         yield
     except OSError as error:
         if error.errno not in _FULL:
             raise
         raise OutOfSpaceError(
-            f"no space left to write in {str(path.parent)!r}",
+            f"no space left to write in {str(folder)!r}",
             hint="free some space and run the same command again; what was finished is kept",
         ) from error
 

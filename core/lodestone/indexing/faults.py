@@ -7,7 +7,8 @@ costs one comparison.
 Points: `discovering` (a batch of files was entered in the catalog), `embedding` (a batch of pictures went through the models),
 `after-rename` (a Parquet file has its final name and no receipt yet), `loading` (a batch was upserted into a collection),
 `before-promotion` (everything is loaded and verified, aliases are not moved); of a restore, `restoring` (a Parquet file was
-copied); of a restore and of `catalog rebuild`, `catalog-made` (the catalog is complete, and nothing is loaded).
+copied); of a restore and of `catalog rebuild`, `catalog-made` (the catalog is complete, and nothing is loaded); of an export,
+`exporting` (a file has its final name and no receipt yet).
 
 `LODESTONE_FAULT=picture:poison.jpg` kills every process that begins to decode a picture whose uri ends with that text, as a
 broken file does that crashes its decoder.
@@ -25,7 +26,9 @@ from lodestone.errors import ConfigurationError
 VARIABLE: Final = "LODESTONE_FAULT"
 _PICTURE: Final = "picture"
 
-FaultPoint = Literal["discovering", "embedding", "after-rename", "loading", "before-promotion", "restoring", "catalog-made"]
+FaultPoint = Literal[
+    "discovering", "embedding", "after-rename", "loading", "before-promotion", "restoring", "catalog-made", "exporting"
+]
 POINTS: Final[tuple[FaultPoint, ...]] = get_args(FaultPoint)
 
 

@@ -61,6 +61,19 @@ class SliceRows(PartRows):
         """Yield all slices of a corpus (or of all), including superseded ones, oldest first, read a page at a time."""
         return self._paged(select(*COLUMNS).where(*_in_corpus(corpus_id)))
 
+    def live_slices(self, corpus_id: str, *, until: int) -> Iterator[SliceRecord]:
+        """Yield the live slices of a corpus up to a number (`newest_slice`), oldest first, read a page at a time.
+
+        A picture that changes meanwhile moves to a newer slice, so no picture is found in two of them.
+        """
+        return self._paged(select(*COLUMNS).where(*_in_corpus(corpus_id), LIVE, tables.slices.c.seq <= until))
+
+    def newest_slice(self, corpus_id: str) -> int:
+        """Return the number of the slice of a corpus that was added last; 0 where there is none."""
+        query = select(func.coalesce(func.max(tables.slices.c.seq), 0)).where(*_in_corpus(corpus_id))
+        with self._reading() as connection:
+            return int(connection.execute(query).scalar_one())
+
     def _paged(self, query: Select[Any]) -> Iterator[SliceRecord]:
         """Yield the slices that a query over `slices` selects, oldest first."""
         return (SliceRecord(*tuple(row)[:-1]) for row in self._streamed(query, ORDER))

@@ -16,7 +16,7 @@ from lodestone.catalog.catalog import Catalog
 from lodestone.catalog.embeddings.slice_parts import LIVING
 from lodestone.catalog.identity import caption_id
 from lodestone.catalog.pictures.taken import taken_fields
-from lodestone.catalog.records import ImageFields, ImageState, SliceRecord
+from lodestone.catalog.records import ImageFields, ImageRecord, ImageState, SliceRecord
 from lodestone.files.area import FileArea
 from lodestone.indexing.parts.registry import SliceParts, further_fields
 from lodestone.indexing.sync.load_groups import CaptionPoints, LoadGroup, PicturePoints, PlannedSlice, PointMaker
@@ -247,7 +247,7 @@ class CaptionTarget(Target):
         return 0 if unfinished else active, active + pending
 
 
-def payloads(images: Sequence[ImageFields]) -> list[dict[str, Any]]:
+def payloads(images: Sequence[ImageFields | ImageRecord]) -> list[dict[str, Any]]:
     """Return the filter fields (`PAYLOAD_FIELDS`) of the pictures, one dictionary each."""
     return [
         {"corpus": image.corpus_id, "root": image.root_id, "folders": list(folders_of(image.uri))}

@@ -67,6 +67,26 @@ def alternatives_of(query: Query, filter_of: Callable[[Restriction], Filter]) ->
     return found
 
 
+def restricting(query: Query, filter_of: Callable[[Restriction], Filter]) -> Filter:
+    """Return the filter of a tree of restrictions, for those who rank nothing.
+
+    Args:
+        query: The tree.
+        filter_of: Returns the filter of a restriction.
+
+    Raises:
+        InvalidRequestError: something in the tree ranks pictures, or it has too many nodes.
+    """
+    _check_size(query)
+    found = _alternatives(query, filter_of)
+    if any(one.rankers for one in found):
+        raise InvalidRequestError(
+            "words and pictures rank, and nothing is ranked here",
+            hint="give restrictions alone: filters, `tagged`, or pictures by their ids",
+        )
+    return any_of(one.within for one in found)
+
+
 def composed_of(rankers: Sequence[Leaf | Compose], taken: Sequence[str] = ()) -> Compose:
     """Return what several rankers say together: each has the same share, and a composed one divides its own among its parts.
 

@@ -1,0 +1,1 @@
+"""Export of a home's vectors, facts, captions and pictures to Parquet files or WebDataset archives."""
