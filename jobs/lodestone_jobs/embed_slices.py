@@ -62,7 +62,7 @@ class EmbedSlices(SliceCalls[SliceTask, SliceReceipt]):
         super().__init__(desk)
 
     def load(self) -> None:
-        """Load the models."""
+        """Load the models of the pipeline."""
         settings = self._settings
         pipeline = self._load(replace(settings, models=settings.models.expanduser()))  # expanded on this node
         self._context = pipeline.flow()  # kept, because the flow ends with it

@@ -630,14 +630,14 @@ def test_an_archive_is_whole_or_not_there(runtime: Runtime, tmp_path: Path, monk
     facts_of = archives.facts_of
     calls = 0
 
-    def failing(*arguments: Any) -> dict[str, Any]:
+    def failing(*arguments: Any) -> dict[str, list[Any]]:
         nonlocal calls
         calls += 1
         if calls == 3:
             raise LodestoneError("a fault")
         return facts_of(*arguments)
 
-    monkeypatch.setattr(archives, "facts_of", failing)
+    monkeypatch.setattr(archives, "facts_of", failing)  # called once a slice
     with pytest.raises(LodestoneError, match="a fault"):
         export(runtime, tmp_path / "out", format=ExportFormat.WEBDATASET)
     assert sorted(path.name for path in (tmp_path / "out").iterdir()) == [".export.lock", "_export.json"]

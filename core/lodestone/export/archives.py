@@ -72,7 +72,8 @@ class ArchiveWriter(FileWriter):
             tarfile.open(fileobj=file, mode="w|", format=tarfile.PAX_FORMAT) as archive,
         ):
             for one in task.slices:
-                vectors, fields = self.layout.content.vectors(one), self.layout.content.fields(one)
+                vectors = self.layout.content.vectors(one)
+                facts = facts_of(task, one, self.layout.columns, self.layout.content.fields(one))
                 contents = _in_order(pool, self._content_of(task, one), one.pictures)
                 for place, (picture, content) in enumerate(zip(one.pictures, contents, strict=True)):
                     if isinstance(content, LeftOut):
@@ -81,8 +82,8 @@ class ArchiveWriter(FileWriter):
                     present = {space: found.rows[place] for space, found in vectors.items() if found.present[place]}
                     for space in vectors.keys() - present.keys():
                         without[space] += 1
-                    facts = facts_of(task, picture, self.layout.columns, fields[place])
-                    for name, data in self._members(picture, content, facts, present):
+                    row = {name: values[place] for name, values in facts.items()}
+                    for name, data in self._members(picture, content, row, present):
                         member = tarfile.TarInfo(name)
                         member.size = len(data)
                         archive.addfile(member, io.BytesIO(data))

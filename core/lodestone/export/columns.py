@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from operator import attrgetter
 from typing import Any, Final
 
 import pyarrow as pa
 
 from lodestone.errors import InvalidRequestError, UnknownNameError
-from lodestone.export.tasks import ExportedPicture, ExportTask
+from lodestone.export.tasks import ExportedPicture, ExportedSlice, ExportTask
 from lodestone_schemas.arrow import META_SCHEMA
 from lodestone_schemas.collections import FieldKind
 
@@ -28,22 +29,31 @@ class Column:
 
     Attributes:
         type: Its Arrow type.
-        value: Returns what it says of a picture.
+        values: Returns what it says of each of some pictures.
     """
 
     type: pa.DataType
-    value: Callable[[ExportTask, ExportedPicture], Any]
+    values: Callable[[ExportTask, Sequence[ExportedPicture]], list[Any]]
 
 
 def _fact(name: str) -> Column:
     """Return a column of the embeddings' `meta` files, with the catalog's present value."""
-    return Column(META_SCHEMA.field(name).type, lambda _, picture: getattr(picture.image, name))
+    fact = attrgetter(name)
+    return Column(META_SCHEMA.field(name).type, lambda _, pictures: [fact(picture.image) for picture in pictures])
+
+
+def _captions(_: ExportTask, pictures: Sequence[ExportedPicture]) -> list[Any]:
+    return [[{"source": source, "text": text} for source, text in picture.captions] for picture in pictures]
+
+
+def _tags(_: ExportTask, pictures: Sequence[ExportedPicture]) -> list[Any]:
+    return [[{"text": text, "source": source, "score": score} for text, source, score in picture.tags] for picture in pictures]
 
 
 COLUMNS: Final[Mapping[str, Column]] = {
-    "id": Column(pa.string(), lambda _, picture: picture.image.image_id),
-    "corpus": Column(pa.string(), lambda task, picture: task.corpora[picture.image.corpus_id]),
-    "root": Column(pa.string(), lambda task, picture: task.roots[picture.image.root_id].root.name),
+    "id": Column(pa.string(), lambda _, pictures: [picture.image.image_id for picture in pictures]),
+    "corpus": Column(pa.string(), lambda task, pictures: [task.corpora[picture.image.corpus_id] for picture in pictures]),
+    "root": Column(pa.string(), lambda task, pictures: [task.roots[picture.image.root_id].root.name for picture in pictures]),
     **{
         name: _fact(name)
         for name in (
@@ -52,14 +62,8 @@ COLUMNS: Final[Mapping[str, Column]] = {
             *("latitude", "longitude", "camera_make", "camera_model", "decoded_share"),
         )
     },
-    "captions": Column(
-        META_SCHEMA.field("captions").type,
-        lambda _, picture: [{"source": source, "text": text} for source, text in picture.captions],
-    ),
-    "tags": Column(
-        pa.list_(_TAG),
-        lambda _, picture: [{"text": text, "source": source, "score": score} for text, source, score in picture.tags],
-    ),
+    "captions": Column(META_SCHEMA.field("captions").type, _captions),
+    "tags": Column(pa.list_(_TAG), _tags),
 }
 """Column -> what it is, in the order of the files."""
 
@@ -91,13 +95,18 @@ def facts_schema(names: Sequence[str], fields: Mapping[str, FieldKind]) -> pa.Sc
     return pa.schema([pa.field(name, COLUMNS[name].type if name in COLUMNS else _OF_PARTS[fields[name]]) for name in names])
 
 
-def facts_of(task: ExportTask, picture: ExportedPicture, names: Sequence[str], payload: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the chosen facts of a picture by name.
+def facts_of(
+    task: ExportTask, one: ExportedSlice, names: Sequence[str], payloads: Sequence[Mapping[str, Any]]
+) -> dict[str, list[Any]]:
+    """Return the chosen facts of a slice's pictures: column -> values (n).
 
     Args:
-        task: The file that the picture is in.
-        picture: The picture.
+        task: The file that the slice is in.
+        one: The slice.
         names: The columns.
-        payload: Its fields of further parts.
+        payloads: Fields of further parts of each picture (n).
     """
-    return {name: COLUMNS[name].value(task, picture) if name in COLUMNS else payload.get(name) for name in names}
+    return {
+        name: COLUMNS[name].values(task, one.pictures) if name in COLUMNS else [payload.get(name) for payload in payloads]
+        for name in names
+    }

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any, BinaryIO, Final
 
 import numpy as np
@@ -36,11 +36,7 @@ class ParquetWriter(FileWriter):
         with pq.ParquetWriter(file, schema, **options) as parquet:
             for one in task.slices:
                 vectors = self.layout.content.vectors(one)
-                fields = self.layout.content.fields(one)
-                facts = [
-                    facts_of(task, picture, self.layout.columns, payload)
-                    for picture, payload in zip(one.pictures, fields, strict=True)
-                ]
+                facts = facts_of(task, one, self.layout.columns, self.layout.content.fields(one))
                 tables.append(_table(schema, facts, vectors))
                 for space, found in vectors.items():
                     without[space] += int(np.count_nonzero(~found.present))
@@ -67,11 +63,11 @@ class ParquetWriter(FileWriter):
         return [name for name in self.layout.columns if name in repeated]
 
 
-def _table(schema: pa.Schema, facts: Sequence[Mapping[str, Any]], vectors: Mapping[str, SliceVectors]) -> pa.Table:
+def _table(schema: pa.Schema, facts: Mapping[str, list[Any]], vectors: Mapping[str, SliceVectors]) -> pa.Table:
     columns = [
         _vector_column(vectors[column.name.removeprefix(VECTOR_PREFIX)], column.type)
         if column.name.startswith(VECTOR_PREFIX)
-        else pa.array([row[column.name] for row in facts], column.type)
+        else pa.array(facts[column.name], column.type)
         for column in schema
     ]
     return pa.Table.from_arrays(columns, schema=schema)

@@ -107,15 +107,15 @@ class HashedFile:
         """Do nothing: whoever opened the file closes it."""
 
     def writable(self) -> bool:
-        """Return True."""
+        """Return True: it takes content."""
         return True
 
     def readable(self) -> bool:
-        """Return False."""
+        """Return False: nothing is read from it."""
         return False
 
     def seekable(self) -> bool:
-        """Return False."""
+        """Return False: it is written in one go."""
         return False
 
     @property

@@ -52,7 +52,7 @@ class Done(NamedTuple, Generic[TaskT, ResultT]):
 
 
 class BulkHost(Protocol):
-    """Does tasks somewhere."""
+    """Does the tasks of bulk work, wherever there is room."""
 
     def __call__(self, work: BulkWork[TaskT, ResultT], tasks: Iterable[TaskT], /) -> Iterator[Done[TaskT, ResultT]]:
         """Yield what became of each task, in any order. `tasks` is read as there is room for them.
