@@ -13,6 +13,7 @@ BENCHMARKS: Final[Mapping[str, str]] = {
     "cluster_feed": "benchmarks.indexing.cluster_feed",
     "decode": "benchmarks.indexing.decode",
     "driver_memory": "benchmarks.indexing.driver_memory",
+    "export_files": "benchmarks.indexing.export_files",
     "feed": "benchmarks.indexing.feed",
     "incremental": "benchmarks.indexing.incremental",
     "index_resume": "benchmarks.indexing.index_resume",
