@@ -23,7 +23,7 @@ from lodestone_jobs.slice_calls import ReceiptT, TaskT
 from lodestone_jobs.slice_stream import RunWords, SliceStream
 
 _LOCAL_CPUS: Final = 0.5  # of an actor on this machine, whose CPUs Ray only counts
-_LOCAL_WAIT_S: Final = 120.0
+_LOCAL_WAIT_S: Final = 240.0  # Ray starts a process in one second, or in minutes where every processor is busy
 _STEP_SECONDS: Final = 0.5
 _HUNGRY_SECONDS: Final = 0.02  # longest wait while there is room for tasks that the driver is still making
 
