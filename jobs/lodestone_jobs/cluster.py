@@ -189,7 +189,7 @@ class JoinedRay(RayHost):
             host = address.removeprefix("ray://").rpartition(":")[0]
             raise ConfigurationError(
                 f"a run cannot be driven from outside its cluster ({address})",
-                hint=f"submit it as a job: `ray job submit --address http://{host}:8265 -- lodestone index … --address auto`",
+                hint=f"submit it as a job: `ray job submit --address http://{host}:8265 -- lodestone … --address auto`",
             )
         self.address = address
 
