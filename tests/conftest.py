@@ -11,7 +11,13 @@ import pytest
 import structlog
 from tests.support.built_adapters import built_adapters
 from tests.support.built_commands import built_commands
-from tests.support.collecting import import_share, is_left_out, leave_cases_to_the_night, look_for_garbage_once
+from tests.support.collecting import (
+    import_share,
+    is_left_out,
+    leave_cases_to_the_night,
+    look_for_garbage_once,
+    look_for_garbage_rarely,
+)
 from tests.support.fresh_catalogs import copied_catalogs, real_migrations
 from tests.support.grouping import GroupScheduling, make_scheduler, ray_first
 from tests.support.home_copies import indexed_homes
@@ -50,6 +56,7 @@ def pytest_configure() -> None:
     os.environ.setdefault("OMP_NUM_THREADS", "1")
     # Where more threads are asked for, those that wait for another must not keep a processor busy that four processes share.
     os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
+    look_for_garbage_rarely()
     keep_temporary_files_in_memory()
     share_tls_contexts()
     # Frameworks that only the client's retrievers use report to their makers unless they are told not to.

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import psycopg
 import pytest
-from sqlalchemy import Connection, Engine, PoolProxiedConnection, select, text, update
+from sqlalchemy import Connection, Engine, PoolProxiedConnection, insert, select, text, update
 from tests.support.catalogs import embed_slice, make_root, picture, plan_slice, receipt
 from tests.support.home import image_ids, settings_for, vectors_of
 from tests.support.pictures import write_photos
@@ -207,12 +207,27 @@ def test_writers_of_different_parts_of_one_slice_are_both_counted(catalog: Catal
 
 def test_threads_share_one_catalog_and_choose_different_names(catalog: Catalog) -> None:
     corpus, _ = make_root(catalog, path="/0/pictures")
-    with ThreadPoolExecutor(4) as pool:
+    with ThreadPoolExecutor(8) as pool:
         roots = list(pool.map(lambda number: catalog.ensure_root(corpus.corpus_id, f"/{number}/pictures"), range(1, 9)))
         batches = list(pool.map(lambda root: catalog.add_images([picture(root, f"{n}.jpg") for n in range(20)]), roots))
     assert len({root.name for root in roots}) == 8
     assert batches == [20] * 8
     assert catalog.count_images(corpus.corpus_id, ImageState.PENDING) == 160
+
+
+def test_a_writer_that_is_forestalled_again_and_again_gets_another_name(catalog: Catalog) -> None:
+    """Whoever chooses a name together with seven others may find it gone seven times."""
+    corpus, root = make_root(catalog, path="/0/pictures")
+    names = [root.name] * 7 + ["free"]
+
+    def change(connection: Connection) -> str:
+        name = names.pop(0)
+        row = {"root_id": name, "corpus_id": corpus.corpus_id, "name": name, "path": f"/{name}", "kind": "folder"}
+        connection.execute(insert(tables.roots), row)
+        return name
+
+    assert catalog._write(change) == "free"
+    assert {one.name for one in catalog.roots(corpus.corpus_id)} == {root.name, "free"}
 
 
 def test_a_catalog_is_opened_while_its_server_restarts(server: PostgresServer, url: str, catalog: Catalog) -> None:

@@ -97,6 +97,11 @@ def import_share(config: pytest.Config) -> None:
             importlib.import_module(".".join(path.relative_to(root).with_suffix("").parts))
 
 
+def look_for_garbage_rarely() -> None:
+    """Look for garbage after 20,000 new objects instead of 700: a process that holds all tests has millions to look through."""
+    gc.set_threshold(20_000, 50, 100)
+
+
 def look_for_garbage_once() -> None:
     """Let go of what is garbage, and never look at what is left again.
 

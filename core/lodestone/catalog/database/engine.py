@@ -41,7 +41,7 @@ _FILE_CONNECTIONS = 18  # all are kept: to open one takes longer than most reads
 # 40001: two transactions could not be serialised; 40P01: deadlock. 23505: a key exists, perhaps inserted by a transaction that
 # overlapped with this one, which then sees the key when it is run again.
 _CONFLICTS, _KEY_EXISTS = frozenset({"40001", "40P01"}), "23505"
-_KEY_ATTEMPTS = 3
+_KEY_ATTEMPTS = 12  # as many writers may choose the same name, and each time only one of them gets it
 _REFUSED = ("22", "54")  # classes of SQLSTATE: a value that its column cannot hold; a row that is too long for an index
 _NO_TEXT = "cannot contain NUL"  # the driver's own words: it sends nothing, so the server has no code for it
 # Options of libpq: a server that vanishes without closing its connections (its machine lost power) is noticed within a minute.
