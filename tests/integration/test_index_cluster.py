@@ -172,7 +172,7 @@ def test_an_actor_that_fits_nowhere_is_refused_after_the_time_that_the_settings_
     write_photos(tmp_path / "photos", 6)
     answer = _answers(_driver(tmp_path, nodes, "gpus", cluster={"gpus_per_actor": 4, "wait_s": 4}))
     assert answer["code"] == "service_unavailable"
-    assert "no node has room for an embedding worker (one asks for 0.5 CPUs and 4 GPUs" in answer["message"]
+    assert "no node has room for embedding workers (one asks for 0.5 CPUs and 4 GPUs" in answer["message"]
 
 
 def test_a_home_for_one_machine_is_refused_before_anything_is_read(nodes: RayNodes, tmp_path: Path) -> None:
