@@ -58,7 +58,7 @@ else
 	$(BIN)/lodestone demo --home '$(DEMO_HOME)'
 endif
 
-test: setup  ## tests with a real Ray, Qdrant, PostgreSQL and S3 server, but for the slow ones: ten minutes
+test: setup  ## tests with a real Ray, Qdrant, PostgreSQL and S3 server, but for the slow ones: twenty-five minutes
 ifdef COVERAGE
 	$(PYTEST) -m 'not slow' --cov --cov-branch --cov-report= tests/unit tests/contract
 	$(PYTEST) -m 'not slow' --ignore tests/unit --ignore tests/contract
@@ -66,7 +66,7 @@ else
 	$(PYTEST) -m 'not slow'
 endif
 
-test-slow: setup  ## tests that bring up clusters and kill them, or take long for another reason: five minutes
+test-slow: setup  ## tests that bring up clusters and kill them, or take long for another reason: seven minutes
 	$(PYTEST) -m 'slow and not nightly'
 
 # Each starts a cluster or two: side by side they would wait for a processor longer than for what they test.
