@@ -58,7 +58,7 @@ else
 	$(BIN)/lodestone demo --home '$(DEMO_HOME)'
 endif
 
-test: setup  ## tests with a real Ray, Qdrant, PostgreSQL and S3 server, but for the slow ones: twenty-five minutes
+test: setup  ## tests with a real Ray, Qdrant, PostgreSQL and S3 server, but for the slow ones: twenty minutes
 ifdef COVERAGE
 	$(PYTEST) -m 'not slow' --cov --cov-branch --cov-report= tests/unit tests/contract
 	$(PYTEST) -m 'not slow' --ignore tests/unit --ignore tests/contract
