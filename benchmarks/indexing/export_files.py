@@ -14,7 +14,7 @@ import argparse
 import shutil
 import sys
 import tempfile
-from datetime import UTC, datetime
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
@@ -22,12 +22,12 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from benchmarks.data.recorded_slices import record_slices
 from benchmarks.harness import Benchmark, Figure, Report
 from benchmarks.harness.repeat import take_turns, timed
 from lodestone.backbones.base import BackboneOutputs, OutputKey
-from lodestone.catalog.records import ImageRecord, ImageState, Receipt, SliceRecord
+from lodestone.catalog.records import ImageRecord
 from lodestone.config.settings import load_settings
-from lodestone.embeddings.slices import WrittenPart, fingerprint, write_part
 from lodestone.embeddings.tables import matrix_of, meta_table, outputs_table
 from lodestone.export.request import ExportRequest
 from lodestone.export.run import area_of, run_export
@@ -36,43 +36,26 @@ from lodestone.indexing.bulk_work import in_threads
 from lodestone.indexing.parts.registry import SliceParts
 from lodestone.indexing.tasks import META_PART
 
-SLICE: Final = 256
 OURS: Final = "lodestone export"
 PEER: Final = "pyarrow loop"
 
 
 def make_home(runtime: Runtime, pictures: int) -> None:
     """Fill an empty home with made-up pictures, as an index run leaves them."""
-    catalog, area = runtime.catalog, runtime.embeddings
-    corpus = catalog.ensure_corpus("bench")
-    root = catalog.ensure_root(corpus.corpus_id, "/bench")
     backbones = runtime.backbones()
-    parts = SliceParts.of(backbones, runtime.text_encoder)
+    parts = SliceParts.of(backbones, runtime.text_encoder).backbones
     rng = np.random.default_rng(0)
-    for start in range(0, pictures, SLICE):
-        uris = [f"{row % 50:02}/{row:08}.jpg" for row in range(start, min(start + SLICE, pictures))]
-        ids = catalog.mint_image_ids(corpus.corpus_id, root.name, uris)
-        images = [
-            ImageRecord(ids[uri], corpus.corpus_id, root.root_id, uri, f"{start + row:064x}", 1, 0, ImageState.ACTIVE)
-            for row, uri in enumerate(uris)
-        ]
-        catalog.add_images(images)
-        rows = [(image.image_id, image.hash) for image in images]
-        fp = fingerprint(rows, "bench")
-        catalog.add_slices([(SliceRecord(fp, corpus.corpus_id, fp, len(rows), datetime.now(UTC)), [row[0] for row in rows])])
-        receipts = []
-        for backbone in backbones:
-            outputs = {spec.name: rng.random((len(rows), spec.dim), np.float32).astype(np.float16) for spec in backbone.outputs}
-            table = outputs_table([row[0] for row in rows], [row[1] for row in rows], outputs)
-            part = parts.backbones[backbone.name]
-            receipts.append(_receipt(fp, part, write_part(area, corpus.corpus_id, fp, part, table)))
+
+    def tables(images: Sequence[ImageRecord]) -> dict[str, pa.Table]:
+        ids, hashes = [one.image_id for one in images], [one.hash for one in images]
         facts = [{"image_id": i.image_id, "uri": i.uri, "hash": i.hash, "size": i.size, "mtime_ns": 0} for i in images]
-        receipts.append(_receipt(fp, META_PART, write_part(area, corpus.corpus_id, fp, META_PART, meta_table(facts))))
-        catalog.record_receipts(receipts)
+        made = {META_PART: meta_table(facts)}
+        for backbone in backbones:
+            outputs = {spec.name: rng.random((len(ids), spec.dim), np.float32).astype(np.float16) for spec in backbone.outputs}
+            made[parts[backbone.name]] = outputs_table(ids, hashes, outputs)
+        return made
 
-
-def _receipt(slice_id: str, part: str, written: WrittenPart) -> Receipt:
-    return Receipt(slice_id, part, written.path, written.rows, written.size, written.checksum, 0.0)
+    record_slices(runtime.catalog, runtime.embeddings, tables, pictures=pictures)
 
 
 def bare_loop(runtime: Runtime, target: Path) -> None:

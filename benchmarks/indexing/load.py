@@ -13,23 +13,23 @@ from __future__ import annotations
 import argparse
 import sys
 import tempfile
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from datetime import UTC, datetime
 from pathlib import Path
 
 import numpy as np
+import pyarrow as pa
 from qdrant_client import QdrantClient, models
 from scripts.fetch_qdrant import fetch
 from tests.support.qdrant_server import run_qdrant
 
+from benchmarks.data.recorded_slices import record_slices
 from benchmarks.harness import Benchmark, Figure, Report
 from benchmarks.harness.repeat import take_turns, timed
 from lodestone.backbones.base import BackboneOutputs, OutputKey
 from lodestone.catalog.catalog import Catalog
-from lodestone.catalog.records import ImageRecord, ImageState, Receipt, SliceRecord
-from lodestone.embeddings.slices import WrittenPart, fingerprint, write_part
+from lodestone.catalog.records import ImageRecord
 from lodestone.embeddings.tables import outputs_table
 from lodestone.files.opening import open_area
 from lodestone.indexing.faults import Faults
@@ -46,7 +46,6 @@ from lodestone.store.limits import CALL_POINTS
 from lodestone_schemas.collections import CollectionSpec
 
 WRITERS = 4
-SLICE = 256
 LODESTONE = "lodestone"
 UPLOAD = "qdrant-client, upload_collection"
 Loader = Callable[[], float]  # loads everything into an empty collection and returns the seconds
@@ -80,33 +79,18 @@ class UnitRows(Projection):
         raise NotImplementedError
 
 
-def make_home(folder: Path, *, points: int, dim: int, slice_rows: int = SLICE) -> SpaceTarget:
+def make_home(folder: Path, *, points: int, dim: int) -> SpaceTarget:
     """Make a catalog and Parquet slices of random outputs, as an index run leaves them."""
     catalog, area = Catalog.open(folder / "catalog.sqlite"), open_area(folder / "embeddings")
-    corpus = catalog.ensure_corpus("bench")
-    root = catalog.ensure_root(corpus.corpus_id, "/bench")
     rng = np.random.default_rng(0)
-    for start in range(0, points, slice_rows):
-        uris = [f"{row % 50:02}/{row:08}.jpg" for row in range(start, min(start + slice_rows, points))]
-        ids = catalog.mint_image_ids(corpus.corpus_id, root.name, uris)
-        images = [
-            ImageRecord(ids[uri], corpus.corpus_id, root.root_id, uri, f"{start + row:064x}", 1, 0, ImageState.ACTIVE)
-            for row, uri in enumerate(uris)
-        ]
-        catalog.add_images(images)
-        rows = [(image.image_id, image.hash) for image in images]
-        fp = fingerprint(rows, "bench")
-        catalog.add_slices([(SliceRecord(fp, corpus.corpus_id, fp, len(rows), datetime.now(UTC)), [row[0] for row in rows])])
-        outputs = rng.normal(size=(len(rows), dim)).astype(np.float16)
-        rows_table = outputs_table([row[0] for row in rows], [row[1] for row in rows], {OUTPUT.output: outputs})
-        written = write_part(area, corpus.corpus_id, fp, "bench-1", rows_table)
-        catalog.record_receipts([_receipt(fp, "bench-1", written), _receipt(fp, META_PART, written)])
+
+    def tables(images: Sequence[ImageRecord]) -> dict[str, pa.Table]:
+        outputs = {OUTPUT.output: rng.normal(size=(len(images), dim)).astype(np.float16)}
+        return {"bench-1": outputs_table([one.image_id for one in images], [one.hash for one in images], outputs)}
+
+    record_slices(catalog, area, tables, pictures=points, shared={META_PART: "bench-1"})
     parts = SliceParts("captions-bench", {"bench": "bench-1"})
     return SpaceTarget(catalog=catalog, embeddings=area, parts=parts, projection=UnitRows(dim))
-
-
-def _receipt(slice_id: str, part: str, written: WrittenPart) -> Receipt:
-    return Receipt(slice_id, part, written.path, written.rows, written.size, written.checksum, 0.0)
 
 
 def load_with_lodestone(store: VectorStore, target: SpaceTarget) -> None:

@@ -114,3 +114,8 @@ def checked(make: Callable[[], M]) -> M:
 def first_few(names: Sequence[str], most: int) -> str:
     """Return the first names, separated by commas, with the number of the others."""
     return ", ".join(names[:most]) + (f" and {len(names) - most} more" if len(names) > most else "")
+
+
+def names_in(text: str | None) -> tuple[str, ...]:
+    """Return the names of a comma-separated list; none for None."""
+    return tuple(name.strip() for name in (text or "").split(",") if name.strip())

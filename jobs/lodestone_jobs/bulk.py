@@ -6,7 +6,7 @@ Data, and is not blamed.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Generator, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Final
 
@@ -102,7 +102,7 @@ def on_ray(runtime: Runtime, *, workers: int, words: RunWords, paths: Sequence[s
 
     with joined_ray(runtime, paths) as joined:
 
-        def do(work: BulkWork[TaskT, ResultT], tasks: Iterable[TaskT], /) -> Iterator[Done[TaskT, ResultT]]:
+        def do(work: BulkWork[TaskT, ResultT], tasks: Iterable[TaskT], /) -> Generator[Done[TaskT, ResultT]]:
             ray = RayBulkWork(work, workers, words=words, cluster=runtime.settings.cluster, joined=joined)
             try:
                 yield from ray.outcomes(tasks)

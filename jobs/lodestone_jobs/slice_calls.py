@@ -38,7 +38,7 @@ class Task(Protocol):
         """Return whether no other slice may be in flight beside it in the same worker."""
 
 
-class Receipt(Protocol):
+class CallReceipt(Protocol):
     """What became of a task; picklable."""
 
     @property
@@ -47,7 +47,7 @@ class Receipt(Protocol):
 
 
 TaskT = TypeVar("TaskT", bound=Task)
-ReceiptT = TypeVar("ReceiptT", bound=Receipt)
+ReceiptT = TypeVar("ReceiptT", bound=CallReceipt)
 
 
 class Company:

@@ -418,14 +418,17 @@ def test_after_a_build_the_graph_finds_nearly_what_a_full_comparison_finds(
         Filter(must=(MatchAny("corpus", ("corpus0", "corpus1")),)),
         Filter(must=(MatchAny("folders", ("year2/month1",)),)),
     ]
-    recalls = []
+    recalls, lost = [], []
     for filter_ in filters:
         truth = store.search(spec.name, [exact(v, 10, filter_) for v in vectors])
         found = store.search(spec.name, [VectorQuery(v, 10, filter=filter_) for v in vectors])
-        recalls.append(np.mean([len(set(a.ids) & set(b.ids)) / 10 for a, b in zip(truth, found, strict=True)]))
-    # How the threads of a build meet changes the graph each time: one recall of some .97 among many runs is no fault.
-    assert min(recalls) >= 0.95, recalls
-    assert np.mean(recalls) >= 0.98, recalls
+        shares = [len(set(a.ids) & set(b.ids)) / 10 for a, b in zip(truth, found, strict=True)]
+        recalls.append(np.mean(shares))
+        lost.append({query: share for query, share in enumerate(shares) if share < 1})
+    # One build on a busy machine found .97 under a filter, and 14 in a row on a quiet one all. Why is not known: so what is
+    # lost is told. No filter may lose a twentieth, and all queries together a fiftieth.
+    assert min(recalls) >= 0.95, (recalls, lost)
+    assert np.mean(recalls) >= 0.98, (recalls, lost)
     (again,) = store.search(spec.name, [exact(vectors[0], 10)])
     scores = points.vectors @ vectors[0]
     assert again.ids == tuple(points.ids[row] for row in np.argsort(-scores)[:10])

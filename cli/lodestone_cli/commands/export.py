@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import re
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, TypeVar
 
 import typer
 
@@ -13,14 +15,14 @@ from lodestone.errors import InvalidRequestError
 from lodestone_cli.command_context import CommandContext, HomeOptions, printable
 from lodestone_cli.commands.index import actor_bounds
 from lodestone_cli.dates import FilterOptions
-from lodestone_cli.naming import checked, counted
+from lodestone_cli.naming import checked, counted, names_in
 from lodestone_cli.progress import shown_counts
 from lodestone_cli.sets import NotOption, WhereOption, knowing_restrictions, match_of
 
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from lodestone.export.request import ExportRequest
+    from lodestone.export.request import ExportRequest, FileSize
     from lodestone.export.run import ExportReport
     from lodestone.indexing.bulk_work import BulkHost
 
@@ -28,6 +30,9 @@ _FILES = "What the files hold"
 _CLUSTER = "On a Ray cluster"
 _AGAIN = "what is finished is kept; the same command goes on"
 _NAMED = 3
+_SIZE = re.compile(r"(?P<number>[0-9]{1,12})\s*(?P<unit>MB|GB)?", re.IGNORECASE)
+_UNITS = {"MB": 1 << 20, "GB": 1 << 30}
+_Choice = TypeVar("_Choice", bound=StrEnum)
 
 
 def export(
@@ -89,23 +94,21 @@ def export(
     """Write vectors, facts and captions to Parquet files, or pictures to WebDataset archives. Run it again to go on."""
     cluster = {"address": address, "actors": None if actors is None else actor_bounds(actors)}
     with CommandContext(at, purpose="lodestone export", flags={"cluster": cluster}, existing=True) as context:
-        from lodestone.export.request import ExportFormat, ExportRequest, PictureBytes, VectorType, chosen, file_size, names_in
+        from lodestone.export.request import ExportFormat, ExportRequest, PictureBytes, VectorType
         from lodestone.export.run import area_of, run_export
         from lodestone_cli.stopping import stopped_by_signals
         from lodestone_schemas.searching import QuerySet
 
-        if space and not vectors:
-            raise InvalidRequestError("--space names vectors, and --no-vectors leaves them out", hint="give one of the two")
         _, match = match_of(context, "", others=None, holding=where, refused=refused)
         request = ExportRequest(
-            format=chosen(ExportFormat, "--format", form),
+            format=_chosen(ExportFormat, "--format", form),
             filters=checked(lambda: which.filters(context)),
             match=None if match is None else checked(lambda: QuerySet(**match)),
-            columns=names_in(columns),
-            spaces=names_in(space) if vectors else (),
-            dtype=chosen(VectorType, "--dtype", dtype),
-            pictures=None if pictures is None else chosen(PictureBytes, "--pictures", pictures),
-            size=None if size is None else file_size(size),
+            columns=None if columns is None else _names(columns),
+            spaces=_spaces(space, vectors=vectors),
+            dtype=_chosen(VectorType, "--dtype", dtype),
+            pictures=None if pictures is None else _chosen(PictureBytes, "--pictures", pictures),
+            size=None if size is None else _file_size(size),
         )
         area = area_of(context.runtime, directory)
         with (
@@ -122,6 +125,54 @@ def export(
                 progress=lambda done, total: count("exporting pictures", done, total),
             )
         context.emit(report.as_dict(), lambda console: _print(console, report))
+
+
+def _names(texts: Sequence[str]) -> tuple[str, ...]:
+    """Return names that are given one by one or separated by commas, each once."""
+    return tuple(dict.fromkeys(names_in(",".join(texts))))
+
+
+def _spaces(names: Sequence[str] | None, *, vectors: bool) -> tuple[str, ...] | None:
+    """Return the spaces whose vectors are wanted; None for all.
+
+    Raises:
+        InvalidRequestError: spaces are named, and no vectors are wanted.
+    """
+    if vectors:
+        return None if names is None else _names(names)
+    if names:
+        raise InvalidRequestError("--space names vectors, and --no-vectors leaves them out", hint="give one of the two")
+    return ()
+
+
+def _chosen(kind: type[_Choice], option: str, text: str) -> _Choice:
+    """Return the member of an enumeration that a word names.
+
+    Raises:
+        InvalidRequestError: there is no such member.
+    """
+    try:
+        return kind(text)
+    except ValueError:
+        raise InvalidRequestError(f"{option} {text!r} is unknown", hint=f"one of {', '.join(kind)}") from None
+
+
+def _file_size(text: str) -> FileSize:
+    """Return the bound that a text names: a number of pictures (`10000`), or a size (`500MB`, `2GB`).
+
+    Raises:
+        InvalidRequestError: it is neither, or 0.
+    """
+    from lodestone.export.request import FileSize
+
+    match = _SIZE.fullmatch(text.strip())
+    number = int(match["number"]) if match else 0
+    if match is None or not number:
+        raise InvalidRequestError(
+            f"--size {text!r} is no size of a file", hint="a number of pictures, e.g. 10000, or a size, e.g. 500MB or 2GB"
+        )
+    unit = match["unit"]
+    return FileSize(bytes=number * _UNITS[unit.upper()]) if unit else FileSize(pictures=number)
 
 
 @contextmanager

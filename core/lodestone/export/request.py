@@ -1,20 +1,13 @@
-"""Requests of exports: what is exported in which form, and their reading from words of a command line."""
+"""Requests of exports: what is exported, and in which form."""
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import TYPE_CHECKING, Final, TypeVar
+from typing import Final
 
 from lodestone.errors import InvalidRequestError
 from lodestone_schemas.searching import QuerySet, SearchFilters
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-_SIZE: Final = re.compile(r"(?P<number>[0-9]{1,12})\s*(?P<unit>MB|GB)?", re.IGNORECASE)
-_UNITS: Final = {"MB": 1 << 20, "GB": 1 << 30}
 
 
 class ExportFormat(StrEnum):
@@ -99,42 +92,3 @@ class ExportRequest:
                 f"Parquet files of an export hold no {self.pictures}", hint="--format webdataset exports pictures"
             )
         return PictureBytes.NONE
-
-
-_Choice = TypeVar("_Choice", ExportFormat, VectorType, PictureBytes)
-
-
-def chosen(kind: type[_Choice], option: str, text: str) -> _Choice:
-    """Return the member of an enumeration that a word names.
-
-    Raises:
-        InvalidRequestError: there is no such member.
-    """
-    try:
-        return kind(text)
-    except ValueError:
-        known = ", ".join(kind)
-        raise InvalidRequestError(f"{option} {text!r} is unknown", hint=f"one of {known}") from None
-
-
-def names_in(texts: Sequence[str] | None) -> tuple[str, ...] | None:
-    """Return names that are given one by one or separated by commas, each once; None for none given."""
-    if texts is None:
-        return None
-    return tuple(dict.fromkeys(name.strip() for text in texts for name in text.split(",") if name.strip()))
-
-
-def file_size(text: str) -> FileSize:
-    """Return the bound that a text names: a number of pictures (`10000`), or a size (`500MB`, `2GB`).
-
-    Raises:
-        InvalidRequestError: it is neither, or 0.
-    """
-    match = _SIZE.fullmatch(text.strip())
-    number = int(match["number"]) if match else 0
-    if match is None or not number:
-        raise InvalidRequestError(
-            f"--size {text!r} is no size of a file", hint="a number of pictures, e.g. 10000, or a size, e.g. 500MB or 2GB"
-        )
-    unit = match["unit"]
-    return FileSize(bytes=number * _UNITS[unit.upper()]) if unit else FileSize(pictures=number)

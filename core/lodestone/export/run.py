@@ -230,7 +230,7 @@ class _Run:
                 yield task
             is_planned = True
 
-        with closing(self._host(self._job, missing())) as outcomes:  # type: ignore[type-var]
+        with closing(self._host(self._job, missing())) as outcomes:
             for task, result, error in outcomes:
                 if result is None:
                     self._error = self._error or error

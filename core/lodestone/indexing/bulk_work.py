@@ -7,7 +7,7 @@ pictures and vectors go through files.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Generator, Iterable
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from typing import Final, Generic, NamedTuple, Protocol, TypeVar
 
@@ -54,8 +54,8 @@ class Done(NamedTuple, Generic[TaskT, ResultT]):
 class BulkHost(Protocol):
     """Does the tasks of bulk work, wherever there is room."""
 
-    def __call__(self, work: BulkWork[TaskT, ResultT], tasks: Iterable[TaskT], /) -> Iterator[Done[TaskT, ResultT]]:
-        """Yield what became of each task, in any order. `tasks` is read as there is room for them.
+    def __call__(self, work: BulkWork[TaskT, ResultT], tasks: Iterable[TaskT], /) -> Generator[Done[TaskT, ResultT]]:
+        """Yield what became of each task, in any order. `tasks` is read as there is room for them; to close it stops the work.
 
         Raises:
             LodestoneError: no task can be done any more.
@@ -69,7 +69,7 @@ def in_threads(workers: int) -> BulkHost:
         workers: Most tasks at once.
     """
 
-    def do(work: BulkWork[TaskT, ResultT], tasks: Iterable[TaskT], /) -> Iterator[Done[TaskT, ResultT]]:
+    def do(work: BulkWork[TaskT, ResultT], tasks: Iterable[TaskT], /) -> Generator[Done[TaskT, ResultT]]:
         waiting = iter(tasks)
         first = next(waiting, None)
         if first is None:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from lodestone_cli.command_context import CommandContext, printable
+from lodestone_cli.naming import names_in
 
 if TYPE_CHECKING:
     from lodestone.home.runtime import Runtime
@@ -80,11 +81,6 @@ def note_skipped(context: CommandContext, skipped: Mapping[str, int]) -> None:
     """Print what a benchmark's reader left out, and how often."""
     for what, count in skipped.items():
         context.messages.print(printable(f"note: left out: {count:,} {what}"), markup=False)
-
-
-def names_in(text: str | None) -> tuple[str, ...]:
-    """Return the names of a comma-separated list; none for None."""
-    return tuple(name.strip() for name in (text or "").split(",") if name.strip())
 
 
 def numbers_in(text: str | None, option: str) -> tuple[float, ...] | None:

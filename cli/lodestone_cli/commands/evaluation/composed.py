@@ -15,13 +15,13 @@ from lodestone_cli.commands.evaluation.common import (
     evaluation_home,
     index_here,
     integers_in,
-    names_in,
     note_skipped,
     numbers_in,
     report_folder,
     shown_answers,
 )
 from lodestone_cli.commands.evaluation.composed_tables import print_ann, print_composed
+from lodestone_cli.naming import names_in
 from lodestone_cli.option_groups import Commands
 from lodestone_cli.options import Output, OutputOption, ProfileOption
 from lodestone_cli.progress import shown_counts, shown_wait

@@ -12,12 +12,12 @@ from lodestone_cli.commands.evaluation.common import (
     EvaluationHomeOption,
     evaluation_home,
     index_here,
-    names_in,
     note_skipped,
     report_folder,
     shown_answers,
 )
 from lodestone_cli.commands.evaluation.composed import app as composed_app
+from lodestone_cli.naming import names_in
 from lodestone_cli.option_groups import Commands
 from lodestone_cli.options import Output, OutputOption, ProfileOption
 from lodestone_cli.terminal.console import print_table

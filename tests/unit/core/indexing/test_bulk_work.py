@@ -79,7 +79,7 @@ def test_tasks_are_made_as_there_is_room_for_them_and_no_more_when_nobody_asks()
             made.append(number.key)
             yield number
 
-    with closing(in_threads(2)(Squares(), counted())) as outcomes:  # type: ignore[type-var]  # a generator
+    with closing(in_threads(2)(Squares(), counted())) as outcomes:
         next(outcomes)
         assert len(made) <= 2 + 2 + 1
     assert len(made) <= 2 + 2 + 1
