@@ -557,6 +557,23 @@ def test_the_command_says_what_it_did(folder: Path) -> None:
     assert "3 files had not changed" in again.out
 
 
+@pytest.mark.parametrize(
+    ("options", "member", "value"),
+    [
+        (("--no-vectors",), "spaces", []),
+        (("--space", "labels,bridge", "--space", "labels"), "spaces", ["bridge", "labels"]),
+        (("--no-vectors", "--columns", "uri, id"), "columns", ["id", "uri"]),
+        (("--no-vectors", "--size", "2GB"), "size", "2048MB"),
+        (("--no-vectors", "--size", "300 mb"), "size", "300MB"),
+        (("--no-vectors", "--size", "300"), "size", "300"),
+    ],
+)
+def test_the_commands_options_mean_what_they_say(folder: Path, options: tuple[str, ...], member: str, value: object) -> None:
+    assert run_here("export", folder / "out", *options, home=folder / "home").code == 0
+    described = json.loads((folder / "out" / "_export.json").read_text())
+    assert described.get("selection", described)[member] == value
+
+
 def test_a_part_may_be_asked_for_by_its_field_and_is_a_column(
     runtime: Runtime, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
