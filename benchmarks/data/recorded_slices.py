@@ -20,7 +20,13 @@ MakeTables = Callable[[Sequence[ImageRecord]], Mapping[str, pa.Table]]
 
 
 def record_slices(
-    catalog: Catalog, area: FileArea, make_tables: MakeTables, *, pictures: int, shared: Mapping[str, str] | None = None
+    catalog: Catalog,
+    area: FileArea,
+    make_tables: MakeTables,
+    *,
+    pictures: int,
+    slice_rows: int = SLICE,
+    shared: Mapping[str, str] | None = None,
 ) -> None:
     """Add pictures to the corpus `bench`, write the parts of their slices, and record the receipts.
 
@@ -29,12 +35,13 @@ def record_slices(
         area: Area of the embeddings.
         make_tables: Makes the parts of a slice.
         pictures: Number of pictures.
+        slice_rows: Pictures of a slice.
         shared: Further part -> part whose file its receipts name, too.
     """
     corpus = catalog.ensure_corpus("bench")
     root = catalog.ensure_root(corpus.corpus_id, "/bench")
-    for start in range(0, pictures, SLICE):
-        uris = [f"{row % 50:02}/{row:08}.jpg" for row in range(start, min(start + SLICE, pictures))]
+    for start in range(0, pictures, slice_rows):
+        uris = [f"{row % 50:02}/{row:08}.jpg" for row in range(start, min(start + slice_rows, pictures))]
         ids = catalog.mint_image_ids(corpus.corpus_id, root.name, uris)
         images = [
             ImageRecord(ids[uri], corpus.corpus_id, root.root_id, uri, f"{start + row:064x}", 1, 0, ImageState.ACTIVE)

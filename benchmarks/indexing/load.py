@@ -24,7 +24,7 @@ from qdrant_client import QdrantClient, models
 from scripts.fetch_qdrant import fetch
 from tests.support.qdrant_server import run_qdrant
 
-from benchmarks.data.recorded_slices import record_slices
+from benchmarks.data.recorded_slices import SLICE, record_slices
 from benchmarks.harness import Benchmark, Figure, Report
 from benchmarks.harness.repeat import take_turns, timed
 from lodestone.backbones.base import BackboneOutputs, OutputKey
@@ -79,7 +79,7 @@ class UnitRows(Projection):
         raise NotImplementedError
 
 
-def make_home(folder: Path, *, points: int, dim: int) -> SpaceTarget:
+def make_home(folder: Path, *, points: int, dim: int, slice_rows: int = SLICE) -> SpaceTarget:
     """Make a catalog and Parquet slices of random outputs, as an index run leaves them."""
     catalog, area = Catalog.open(folder / "catalog.sqlite"), open_area(folder / "embeddings")
     rng = np.random.default_rng(0)
@@ -88,7 +88,7 @@ def make_home(folder: Path, *, points: int, dim: int) -> SpaceTarget:
         outputs = {OUTPUT.output: rng.normal(size=(len(images), dim)).astype(np.float16)}
         return {"bench-1": outputs_table([one.image_id for one in images], [one.hash for one in images], outputs)}
 
-    record_slices(catalog, area, tables, pictures=points, shared={META_PART: "bench-1"})
+    record_slices(catalog, area, tables, pictures=points, slice_rows=slice_rows, shared={META_PART: "bench-1"})
     parts = SliceParts("captions-bench", {"bench": "bench-1"})
     return SpaceTarget(catalog=catalog, embeddings=area, parts=parts, projection=UnitRows(dim))
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from benchmarks.load import make_home
+from benchmarks.indexing.load import make_home
 
 from lodestone.catalog.records import SliceRecord
 from lodestone.errors import StoreError
