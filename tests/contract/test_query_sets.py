@@ -218,6 +218,7 @@ async def composed(engine, asked, options, plain):
     return await last(engine, Or((asked.parts[0][0], nothing)), options)
 
 
+@pytest.mark.nightly_beyond(2)
 @of_each_engine
 @pytest.mark.timeout(300)
 async def test_random_trees_answer_what_each_picture_says_by_itself(sets, engine):

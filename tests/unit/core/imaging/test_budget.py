@@ -61,6 +61,7 @@ def test_a_picture_that_needs_more_than_everything_is_decoded_alone() -> None:
         pass
 
 
+@pytest.mark.nightly_beyond(2)
 @pytest.mark.parametrize(
     ("name", "kept"), [("PNG", 0.9), ("PNG", 0.2), ("TGA", 0.9), ("BMP", 0.9), ("BMP", 0.2), ("JPEG", 0.4)]
 )
