@@ -24,6 +24,7 @@ from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any, Final
 from uuid import uuid4
 
 import numpy as np
@@ -39,6 +40,7 @@ from lodestone.capacity.workload import Workload
 from lodestone.files.area import FileArea, StoredFile
 from lodestone.files.beneath import Enclosure
 from lodestone.files.tokens import hash_bytes
+from lodestone.imaging.metadata import METADATA_VERSION
 from lodestone.indexing.slices.limits import PipelineLimits
 from lodestone.indexing.slices.picture_inputs import DecodedPicture, PreparedPicture
 from lodestone.indexing.slices.pipeline import SlicePipeline
@@ -58,6 +60,8 @@ _OLD_THREADS, _OLD_BATCH, _OLD_PICTURES = 4, 4, 64
 _SHARD_PICTURES = 4096
 _TAR_HEADER = 512
 _NUMBER_BYTES = 8
+# What the metadata of every picture say.
+_FACTS: Final[dict[str, Any]] = {"width": 640, "height": 480, "format": "JPEG", "metadata_version": METADATA_VERSION}
 _THUMBNAIL = bytes(13_000)
 
 
@@ -242,7 +246,7 @@ class PretendedStages(SliceWork):
 
         def decode(row: SliceRow, content: Content | None) -> DecodedPicture:  # noqa: ARG001
             time.sleep(self._decode_s)
-            inputs = {**dict.fromkeys(plan.batch_names, self._input), META_PART: {}}
+            inputs = {**dict.fromkeys(plan.batch_names, self._input), META_PART: _FACTS}
             return DecodedPicture(PreparedPicture(row, inputs), _THUMBNAIL)
 
         return decode

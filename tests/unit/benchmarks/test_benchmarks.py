@@ -54,6 +54,20 @@ def test_every_benchmark_starts_and_has_the_options_that_it_is_run_with(tmp_path
             assert option in texts[part.module], f"{part.module} has no {option}"
 
 
+def test_a_pretended_feed_runs_through_the_real_pipeline(tmp_path: Path) -> None:
+    quick = ["--pictures", "512", "--rounds", "1", "--read-ms", "1", "--write-ms", "1", "--decode-ms", "0.1", "--rate", "20000"]
+    written = tmp_path / "figures.json"
+    done = subprocess.run(
+        [sys.executable, "-m", "benchmarks.indexing.feed", *quick, "--figures", str(written)],
+        capture_output=True,
+        text=True,
+        check=False,
+        cwd=FOLDER.parent,
+    )
+    assert done.returncode == 0, done.stderr
+    assert "requests a picture" in written.read_text()
+
+
 def test_a_benchmark_runs_by_its_short_name_and_says_how_it_was_called() -> None:
     modules = ["benchmarks.decode", "benchmarks.indexing.decode", "research.studies.duplicates"]
     for module, text in _helps(modules).items():

@@ -69,7 +69,9 @@ class MetadataPart(SlicePart):
             if isinstance(result, Made)
         }
         failed = {f.image_id: {"error_code": f.code, "error_message": f.message} for f in finished.failures}
-        rows = [_planned(row) | (fine.get(row.image_id) or failed[row.image_id]) for row in finished.task.rows]
+        rows = [
+            _planned(row) | (fine[row.image_id] if row.image_id in fine else failed[row.image_id]) for row in finished.task.rows
+        ]
         return meta_table(rows, metadata={"decoder": DECODER_VERSION})
 
 
