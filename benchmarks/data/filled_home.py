@@ -13,6 +13,7 @@ from lodestone.config.settings import ModelSettings
 from lodestone.models.cache import ModelCache
 from lodestone.models.context import ModelContext
 from lodestone.spaces.base import Projection
+from lodestone.spaces.names import CAPTIONS, captions_collection
 from lodestone.store.base import PointBatch, VectorStore
 from lodestone.text_encoders.registry import make_text_encoder
 from lodestone_schemas.collections import CAPTION_FIELDS, CollectionSpec
@@ -69,16 +70,17 @@ def fill(catalog: Catalog, store: VectorStore, spaces: Sequence[Projection], *, 
         catalog.set_captions(
             {owner: [CaptionRecord(owner, "table", text)] for owner, text in zip(owners, captions, strict=True)}
         )
-        store.create(CollectionSpec("captions-bench", encoder.dim, fields=CAPTION_FIELDS))
+        collection = captions_collection(encoder.version)
+        store.create(CollectionSpec(collection, encoder.dim, fields=CAPTION_FIELDS))
         store.upsert(
-            "captions-bench",
+            collection,
             PointBatch(
                 [caption_id(owner, "table", text) for owner, text in zip(owners, captions, strict=True)],
                 encoder.encode(captions),
                 [{**payload, "image": owner, "source": "table", "folders": [""]} for owner in owners],
             ),
         )
-        store.set_alias("captions", "captions-bench")
+        store.set_alias(CAPTIONS, collection)
 
 
 def context() -> ModelContext:

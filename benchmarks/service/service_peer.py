@@ -32,6 +32,7 @@ from benchmarks.loading.generator import Generator
 from benchmarks.loading.outcomes import Verdict
 from benchmarks.loading.questions import query_mix
 from benchmarks.loading.service import Running, fill_home, flags_for, running, settings_of, started_url
+from benchmarks.loading.summary import reasons
 from lodestone.home.runtime import Runtime
 
 SERVICE, PEER = "the service", "the peer"
@@ -78,7 +79,11 @@ def processor_s(server: Running) -> float:
 
 
 async def measure_round(server: Running, body: Mapping[str, Any], rounds: Rounds, *, clients: int, seconds: float) -> None:
-    """Ask with one client, then with all, and add what was measured."""
+    """Ask with one client, then with all, and add what was measured.
+
+    Raises:
+        SystemExit: no answer was complete, so that there is nothing to compare.
+    """
     generator, ask = Generator(server.url), query_mix(deadline=_DEADLINE_S, body=body)
     await generator.saturate(ask, clients=clients, seconds=_WARM_S)
     alone = await generator.saturate(ask, clients=1, seconds=seconds / 2)
@@ -86,6 +91,8 @@ async def measure_round(server: Running, body: Mapping[str, Any], rounds: Rounds
     answered = await generator.saturate(ask, clients=clients, seconds=seconds)
     processor = processor_s(server) - before
     complete = [outcome for outcome in answered if outcome.verdict is Verdict.COMPLETE]
+    if not complete:
+        raise SystemExit(f"no answer of {server.url} is complete: {reasons(answered) or 'something is left out of each'}")
     took = max(outcome.ended for outcome in answered) - min(outcome.sent for outcome in answered)
     rounds.rate.append(len(complete) / took)
     rounds.alone_ms.append(statistics.median(outcome.latency for outcome in alone) * 1000)
