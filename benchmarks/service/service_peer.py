@@ -1,7 +1,7 @@
 """Answers a second of the service over a small collection, beside the smallest server that could be written.
 
     python -m benchmarks.service.service_peer [--points 10000] [--captioned 0.1] [--clients 16] [--seconds 8] [--rounds 3]
-        [--host serve] [--home HOME]
+        [--host serve] [--processes 1] [--home HOME]
 
 A real service (a process of its own; `--host ray`: on Ray Serve) over a home filled as in `benchmarks.query.query_latency`, and
 `bare_peer.py` over as many vectors of the same lengths. Both run all the time and are asked in turns: by one client, then by
@@ -18,12 +18,14 @@ import statistics
 import subprocess
 import sys
 import tempfile
+import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
+import httpx
 import psutil
 
 from benchmarks.harness import Benchmark, Figure, Report
@@ -37,7 +39,7 @@ from lodestone.home.runtime import Runtime
 
 SERVICE, PEER = "the service", "the peer"
 KINDS: Final[Mapping[str, Mapping[str, Any]]] = {"words alone": {"guides": 0}, "complete answers": {}}
-_WARM_S, _DEADLINE_S = 3.0, 20.0
+_WARM_S, _DEADLINE_S, _WORKERS_S, _POLL_S = 3.0, 20.0, 120.0, 0.2
 
 
 @dataclass
@@ -99,16 +101,31 @@ async def measure_round(server: Running, body: Mapping[str, Any], rounds: Rounds
     rounds.processor_ms.append(processor / max(1, len(answered)) * 1000)
 
 
+def _wait_for(service: Running, processes: int) -> None:
+    """Return when so many processes answer searches.
+
+    Raises:
+        SystemExit: they do not within two minutes.
+    """
+    until = time.monotonic() + _WORKERS_S
+    while time.monotonic() < until:
+        if f"\nlodestone_answering_processes {processes}.0" in httpx.get(f"{service.url}/metrics").text or processes == 1:
+            return
+        time.sleep(_POLL_S)
+    raise SystemExit(f"{processes} processes do not answer searches: see {service.log}")
+
+
 def measure(options: argparse.Namespace, report: Report) -> None:
     """Fill a home, run both servers, and ask them in turns."""
     with tempfile.TemporaryDirectory() as folder:
-        flags = flags_for(options.home or Path(folder) / "home")
+        flags = flags_for(options.home or Path(folder) / "home", serve={"processes": options.processes})
         if options.home is None:
             fill_home(flags, points=options.points, captioned=options.captioned)
         with Runtime.open(settings_of(flags)) as runtime:
             dims = [projection.dim for projection in runtime.projections().values()]
         measured = {(server, kind): Rounds() for server in (SERVICE, PEER) for kind in KINDS}
         with peer(Path(folder), points=options.points, dims=dims) as bare, running(flags, host=options.host) as service:
+            _wait_for(service, options.processes)
             for _ in range(options.rounds):
                 for kind, body in KINDS.items():
                     for name, server in ((PEER, bare), (SERVICE, service)):
@@ -139,6 +156,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--seconds", type=float, default=8.0, help="of all clients at once, in each round")
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--host", choices=("serve", "ray"), default="serve", help="ray: Lodestone on Ray Serve")
+    parser.add_argument("--processes", type=int, default=1, help="processes of the service that answer")
     parser.add_argument("--home", type=Path, help="a home that is filled already")
 
 

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 from collections.abc import Iterator
+from contextlib import closing
+from multiprocessing import Pipe
 from pathlib import Path
 
 import pytest
@@ -12,9 +15,12 @@ from tests.support.qdrant_server import QdrantServer
 from lodestone.catalog.catalog import Catalog
 from lodestone.store.aliases import JsonAliasTable
 from lodestone.store.base import VectorStore
+from lodestone.store.changes import Changes
 from lodestone.store.edge.matrix_keeper import MatrixPolicy
 from lodestone.store.edge.store import EdgeStore
 from lodestone.store.factory import open_store
+from lodestone.store.proxy.client import StoreProxy
+from lodestone.store.proxy.host import StoreHost
 
 PATIENT = 120.0  # seconds of one call: the server may have to share its processors with anything
 
@@ -42,6 +48,7 @@ def catalog(catalog_url: str) -> Iterator[Catalog]:
 @pytest.fixture
 def edge_store(tmp_path: Path) -> Iterator[VectorStore]:
     store = open_store("edge", root=tmp_path / "store", lock_timeout=0, owner="contract test")
+    assert isinstance(store, EdgeStore)
     yield store
     store.close()
 
@@ -53,6 +60,17 @@ def matrix_store(tmp_path: Path) -> Iterator[VectorStore]:
     store = EdgeStore(tmp_path / "store", aliases=aliases, lock_timeout=0, matrix=MatrixPolicy(after=0))
     yield store
     store.close()
+
+
+@pytest.fixture
+def proxied_store(edge_store: EdgeStore) -> Iterator[VectorStore]:
+    """The embedded store as another process of this machine has it: behind pipes, with matrices of its own."""
+    edge_store.changes = Changes()
+    pairs = [Pipe() for _ in range(4)]
+    StoreHost(edge_store, [own for own, _ in pairs]).start()
+    changes = Changes(os.dup(edge_store.changes.descriptor))
+    with closing(StoreProxy([other for _, other in pairs], changes=changes)) as store:
+        yield store
 
 
 @pytest.fixture
@@ -90,6 +108,10 @@ def _empty(whole_server: VectorStore) -> None:
 IN_A_NAMESPACE = pytest.param("namespace", marks=[pytest.mark.server, pytest.mark.slow, pytest.mark.nightly])
 
 
-@pytest.fixture(params=["edge", "matrix", pytest.param("server", marks=pytest.mark.server), IN_A_NAMESPACE])
+# It passes everything on but searches, which test_held_matrices.py tries.
+BEHIND_PIPES = pytest.param("proxied", marks=[pytest.mark.slow, pytest.mark.nightly])
+
+
+@pytest.fixture(params=["edge", "matrix", pytest.param("server", marks=pytest.mark.server), IN_A_NAMESPACE, BEHIND_PIPES])
 def store(request: pytest.FixtureRequest) -> VectorStore:
     return request.getfixturevalue(f"{request.param}_store")

@@ -44,6 +44,12 @@ def serve(
         ServeEngine | None,
         typer.Option("--engine", help="In one process, or on a Ray of its own; auto: as the graph needs.", show_default=False),
     ] = None,
+    processes: Annotated[
+        int | None,
+        typer.Option(
+            "--processes", min=0, max=64, help="Processes that answer searches; 0: one for each core.", show_default=False
+        ),
+    ] = None,
     open_page: Annotated[bool, typer.Option("--open", help="Open the search page in a browser.")] = False,
     home: HomeOption = None,
     profile: ProfileOption = None,
@@ -52,7 +58,11 @@ def serve(
     if typer_context.invoked_subcommand is not None:
         return
     given, options = _configured(config)
-    bound = {name: value for name, value in (("host", host), ("port", port), ("engine", engine)) if value is not None}
+    bound = {
+        name: value
+        for name, value in (("host", host), ("port", port), ("engine", engine), ("processes", processes))
+        if value is not None
+    }
     sections = {name: value for name, value in given.items() if name not in {"home", "profile"}}
     flags = {**sections, "serve": {**given.get("serve", {}), **bound}}
     with CommandContext(

@@ -139,6 +139,9 @@ class ServeSettings(SettingsSection):
     engine: Literal["auto", "process", "ray"] = Field(
         "auto", description="process: all in one, without Ray; ray: on a Ray of its own; auto: ray where the graph needs it."
     )
+    processes: int = Field(
+        1, ge=0, le=64, description="Processes that answer searches, where the service runs without Ray; 0: one for each core."
+    )
     max_ongoing: int = Field(64, ge=1, description="Queries worked on at once.")
     max_queued: int = Field(256, ge=0, description="Queries waiting before the service sheds load.")
     patience_s: float = Field(60.0, ge=1, le=3_600, description="Seconds until an answer must begin where no deadline counts.")

@@ -60,6 +60,7 @@ class HomeResources:
         # Whether a home that cannot be written (a full or read-only disk) is opened for reading. Not in a service, which would
         # stay on a copy of the store after the disk has room again. Set before the first use.
         self.may_only_read = True
+        self.lent_store: VectorStore | None = None  # of the process that owns the home's; set before the first use of `store`
         self._goes_on = False
 
     def go_on_with_restore(self) -> None:
@@ -194,6 +195,8 @@ class HomeResources:
         """
         from lodestone.store.factory import open_store
 
+        if self.lent_store is not None:
+            return self.lent_store
         wanted = self.settings.store
         if wanted.kind == "edge" and self.purpose != SERVICE_PURPOSE:
             refuse_beside_service(self.home, hint="stop the service, run this, and start the service again")

@@ -10,8 +10,7 @@ import time
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
 from dataclasses import replace
-from functools import partial
-from typing import TYPE_CHECKING, Any, Final, cast
+from typing import TYPE_CHECKING, Final
 
 from lodestone.access.caller import Caller
 from lodestone.access.visibility import EVERYTHING
@@ -68,9 +67,11 @@ class SearchUseCases:
         if is_composed(request):
             composed, request = await self._composed.query_of(request, caller)
             query = with_sets(composed, request)
-        engine = await self._session.engine()
-        asked = engine.events if query is None else partial(engine.ask, query)
-        async with aclosing(cast("Any", asked(request, request_context=_of(context, caller)))) as events:
+        if query is None:
+            answering = (await self._session.answering()).events(request, request_context=_of(context, caller))
+        else:
+            answering = (await self._session.engine()).ask(query, request, request_context=_of(context, caller))
+        async with aclosing(answering) as events:
             async for event in events:
                 yield shown(caller, event, lambda whole: redact_event(whole, request))
 
@@ -79,8 +80,8 @@ class SearchUseCases:
         if is_composed(request):
             return await self._answer(request, caller, context)
         await self._check_seen(request, caller)
-        engine = await self._session.engine()
-        return _shown(caller, await engine.answer(request, request_context=_of(context, caller)), request)
+        answering = await self._session.answering()
+        return _shown(caller, await answering.answer(request, request_context=_of(context, caller)), request)
 
     async def similar(
         self, image_id: str, options: SearchOptions, caller: Caller, *, context: RequestContext = NOW
@@ -92,8 +93,8 @@ class SearchUseCases:
         """
         if caller.visibility != EVERYTHING:
             await asyncio.to_thread(self._pictures.image, image_id, caller)
-        engine = await self._session.engine(warm=False)
-        return _shown(caller, await engine.similar(image_id, options, request_context=_of(context, caller)), options)
+        answering = await self._session.answering(warm=False)
+        return _shown(caller, await answering.similar(image_id, options, request_context=_of(context, caller)), options)
 
     async def by_picture(
         self,

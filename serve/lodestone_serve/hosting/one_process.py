@@ -7,12 +7,9 @@ and guards connections. A crash of the process ends the service; whoever started
 from __future__ import annotations
 
 import asyncio
-import logging
 import math
-import os
 import socket
 import threading
-import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any, Final
@@ -23,14 +20,18 @@ import uvicorn
 from lodestone.config.home import Home
 from lodestone.config.settings import Settings
 from lodestone.errors import LodestoneError, ServiceUnavailableError
+from lodestone.models.hardware import cores
 from lodestone.services.sessions.serving import ServingSession
+from lodestone.services.sessions.session import Answering
 from lodestone.services.use_cases import make_services
+from lodestone.store.edge.store import EdgeStore
 from lodestone_serve.graph.stages import DRAIN_SLACK_S
 from lodestone_serve.graph.tls import tls_options
+from lodestone_serve.hosting.answering.messages import Observed
+from lodestone_serve.hosting.answering.pool import AnsweringPool, SpreadAnswers
+from lodestone_serve.hosting.process_setup import prepare_process
 from lodestone_serve.http.application import create_app
-from lodestone_serve.inference.blas import BLAS_ENVIRONMENT, one_blas_thread
 from lodestone_serve.inference.shared_passes import LocalStages
-from lodestone_serve.telemetry.logs import log_to
 from lodestone_serve.telemetry.metrics import Metrics, RecordMetrics
 from lodestone_serve.traffic.connections import connection_protocol
 from lodestone_serve.traffic.proxy_middleware import Front, Waits
@@ -52,7 +53,7 @@ def one_process(settings: Settings, listener: socket.socket, *, token: str, ende
     Raises:
         LodestoneError: the home cannot be opened, or the server ended by itself.
     """
-    _prepare(settings)
+    prepare_process(settings)
     session = _Session(settings, metrics := Metrics())
     app = create_app(
         make_services(session),
@@ -136,27 +137,38 @@ class _Serving(threading.Thread):
 
 
 class _Session(ServingSession):
-    """A session whose models are shared by its queries, and which keeps the reason for which it cannot open.
+    """A session whose models are shared by its queries, which hands some of these to further processes.
 
     Attributes:
-        failure: The reason; None unless opening has failed.
+        failure: Why it cannot open; None unless opening has failed.
     """
 
     def __init__(self, settings: Settings, metrics: Metrics) -> None:
+        records = RecordMetrics(metrics.records_waiting, metrics.records_lost)
         super().__init__(
             settings,
             observe_engines=metrics.engines,
-            observe_records=RecordMetrics(metrics.records_waiting, metrics.records_lost),
+            observe_records=records,
             stages=lambda runtime: LocalStages(
                 runtime, observe=metrics.text_batch.observe, observe_pictures=metrics.picture_batch.observe
             ),
         )
         self.failure: LodestoneError | None = None
+        self._metrics = metrics
+        self._observers = {
+            "engines": metrics.engines,
+            "records": records,
+            "texts": metrics.text_batch,
+            "pictures": metrics.picture_batch,
+        }
+        self._pool: AnsweringPool | None = None
+        self._answers: SpreadAnswers | None = None
 
     async def open(self) -> None:
-        """Open, or keep the reason."""
+        """Open, or keep the reason; further processes are started, and answer when they are warm."""
         try:
             await super().open()
+            self._start_workers()
         except LodestoneError as error:
             self.failure = error
             raise
@@ -168,15 +180,34 @@ class _Session(ServingSession):
             )
             raise
 
+    async def close(self) -> None:
+        """End the further processes, then close the home."""
+        pool, self._pool, self._answers = self._pool, None, None
+        if pool is not None:
+            await pool.close()
+        await super().close()
 
-def _prepare(settings: Settings) -> None:
-    """Set up logs, warnings and threads of this process and of those that it starts."""
-    for name, value in BLAS_ENVIRONMENT.items():
-        os.environ.setdefault(name, value)
-    one_blas_thread()
-    warnings.filterwarnings("ignore", category=UserWarning, module=r"PIL\.")  # about minor faults in pictures' metadata
-    log_to(settings.home / "logs", settings.log_level, on_stderr=settings.serve.telemetry.json_logs)
-    # Below errors, uvicorn tells what clients do to its connections.
-    server = logging.getLogger("uvicorn.error")
-    server.handlers, server.propagate = logging.getLogger("lodestone").handlers, False
-    server.setLevel(logging.ERROR)
+    async def answering(self, *, warm: bool = True) -> Answering:
+        """Return what answers searches: this process and the further ones, or this one alone."""
+        return self._answers or await super().answering(warm=warm)
+
+    async def settled(self, query_id: str | None = None) -> None:
+        """Wait for records, those of the further processes too."""
+        if self._pool is not None:
+            await self._pool.settled(query_id)
+        await super().settled(query_id)
+
+    def _start_workers(self) -> None:
+        settings = self._settings
+        self._metrics.answering.set(1)
+        further = (settings.serve.processes or cores()) - 1
+        if further < 1:
+            return
+        store = self.runtime.store if isinstance(self.runtime.store, EdgeStore) else None
+        self._pool = AnsweringPool(settings, store, self._take, self._metrics)
+        self._answers = SpreadAnswers(self._pool, lambda: self.live.answering.engine)
+        self._pool.start(further)
+
+    def _take(self, observed: Observed) -> None:
+        """Count what a further process has measured as if it had been here."""
+        getattr(self._observers[observed.observer], observed.method)(*observed.arguments)

@@ -101,7 +101,14 @@ def needs_ray(settings: Settings, *, options: Options | None = None) -> bool:
             hint="leave serve.engine at auto, or set it to ray",
             setting="serve.engine",
         )
-    return engine == "ray" or reason is not None
+    on_ray = engine == "ray" or reason is not None
+    if on_ray and settings.serve.processes != 1:
+        raise ConfigurationError(
+            f"serve.processes is {settings.serve.processes}, and this service runs on Ray: {reason or 'serve.engine is ray'}",
+            hint="on Ray, replicas answer side by side: set serve.graph.ingress.max_replicas, and leave serve.processes at 1",
+            setting="serve.processes",
+        )
+    return on_ray
 
 
 def _host(

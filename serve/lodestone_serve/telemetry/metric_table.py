@@ -97,6 +97,8 @@ STREAMS_RESUMED = _counter("streams_resumed", "Streams taken up again after a br
 STREAMS_CANCELLED = _counter("streams_cancelled", "Streamed queries given up because their reader went away.")
 RECORDS_WAITING = _gauge("records_waiting", "Answered queries that are still to be recorded.")
 RECORDS_LOST = _counter("records_lost", "Answered queries that were not recorded.")
+ANSWERING = _gauge("answering_processes", "Processes of this service that answer searches now, on one machine.")
+ANSWERING_ENDED = _counter("answering_processes_ended", "Further processes that ended by themselves or were killed.")
 
 # -- guide engines -----------------------------------------------------------------------------------------------------------
 
@@ -141,7 +143,7 @@ TABLE: Final[tuple[Definition, ...]] = (
     HTTP_REQUESTS, HTTP_REQUEST_SECONDS, ERRORS, SHED, RATES_LOCAL, IDEMPOTENT_REPLAYS,
     IN_FLIGHT, SLOTS, WAITING, WAIT_SECONDS, STAGE_SECONDS, TEXT_PASS_SECONDS, ANSWERS, ANSWERS_LATE, ANSWERS_EMPTY, VERDICTS,
     GUIDES, GUIDES_SAVED, TEXT_BATCH, PICTURE_BATCH, JUDGED,
-    STREAMS_OPEN, STREAMS_RESUMED, STREAMS_CANCELLED, RECORDS_WAITING, RECORDS_LOST,
+    STREAMS_OPEN, STREAMS_RESUMED, STREAMS_CANCELLED, RECORDS_WAITING, RECORDS_LOST, ANSWERING, ANSWERING_ENDED,
     ENGINE_CALLS, ENGINE_SECONDS, ENGINE_GUIDES, ENGINE_COST, ENGINE_BREAKER, GUIDE_CACHE,
     INFO, PART_UP, IMAGES, POINTS, UNLOADED, OUTBOX, LAST_SYNC, FAILURES, TRUST, TRUST_TOPICS, RUNS, RUN_HEARTBEAT,
     RUN_RATE, RUN_BUSY, RUN_WAITING, RUN_LIMIT, RUN_LEFT, GPU_BUSY, GPU_MEMORY, GPU_SIZE,

@@ -63,6 +63,8 @@ class Metrics:
         self.streams_cancelled = make.counter(table.STREAMS_CANCELLED)
         self.records_waiting = make.gauge(table.RECORDS_WAITING)
         self.records_lost = make.counter(table.RECORDS_LOST)
+        self.answering = make.gauge(table.ANSWERING)
+        self.answering_ended = make.counter(table.ANSWERING_ENDED)
 
         self.engines = EngineMetrics(make)
         self.home = HomeMetrics(make)

@@ -8,16 +8,31 @@ from __future__ import annotations
 
 import asyncio
 from abc import ABC, abstractmethod
-from collections.abc import Coroutine, Mapping
+from collections.abc import AsyncGenerator, Coroutine, Mapping
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from lodestone.indexing.progress import Progress, silent
+from lodestone.query.asking.request_context import NOW, RequestContext
+from lodestone_schemas.api import Event, SearchOptions, SearchRequest, SearchResponse
 
 if TYPE_CHECKING:
     from lodestone.directories.queue import RunQueue
     from lodestone.home.runtime import Runtime
     from lodestone.query.engine import QueryEngine
+
+
+class Answering(Protocol):
+    """What answers searches that are told by plain values: an engine, or several in processes of their own."""
+
+    def events(self, request: SearchRequest, *, request_context: RequestContext = NOW) -> AsyncGenerator[Event, None]:
+        """Answer a search in words event by event, as `QueryEngine.events` does."""
+
+    async def answer(self, request: SearchRequest, *, request_context: RequestContext = NOW) -> SearchResponse:
+        """Return the last answer to a search in words, as `QueryEngine.answer` does."""
+
+    async def similar(self, image_id: str, options: SearchOptions, *, request_context: RequestContext = NOW) -> SearchResponse:
+        """Return pictures like an indexed one, as `QueryEngine.similar` does."""
 
 
 class HomeSession(ABC):
@@ -65,6 +80,10 @@ class HomeSession(ABC):
         Args:
             warm: Whether the models that searches in words need must be loaded.
         """
+
+    async def answering(self, *, warm: bool = True) -> Answering:
+        """Return what answers searches now: the engine, unless further processes share the work; `warm` as of `engine`."""
+        return await self.engine(warm=warm)
 
     @abstractmethod
     async def settled(self, query_id: str | None = None) -> None:

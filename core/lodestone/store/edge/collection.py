@@ -50,6 +50,7 @@ from lodestone.store.edge.engine import (
 from lodestone.store.edge.generation import SHARD_DIR, Generation, build_facts, content_record, record_build
 from lodestone.store.edge.matrix import VectorMatrix
 from lodestone.store.edge.matrix_keeper import MatrixKeeper, MatrixPolicy
+from lodestone.store.edge.shared_matrix import SharedMatrix
 from lodestone.store.files import (
     DRAFT_PREFIX,
     discard,
@@ -58,7 +59,7 @@ from lodestone.store.files import (
     require_space,
 )
 from lodestone.store.limits import CALL_POINTS
-from lodestone_schemas.collections import CollectionSpec
+from lodestone_schemas.collections import CollectionSpec, Quantization
 
 CURRENT_FILE = "CURRENT"
 GENERATION_PREFIX = "gen-"
@@ -151,6 +152,14 @@ class EdgeCollection:
     def has_matrix(self) -> bool:
         """Whether the matrix is there now."""
         return self._keeper.has_matrix
+
+    def approximate(self) -> bool:
+        """Return whether a search finds what a graph or compressed vectors find, unless it is exact or among ids."""
+        return self.has_graph() or not (self.spec.rescore or self.spec.quantization is Quantization.NONE)
+
+    def shared_matrix(self, known: str | None) -> SharedMatrix | None:
+        """Return what another process makes the matrix from, as `MatrixKeeper.shared` does."""
+        return None if self.matrix() is None else self._keeper.shared(self.approximate(), known)
 
     def counts(self) -> tuple[int, int]:
         """Return the number of points, and how many of them at most lie outside the graph: all of them if that is not known."""

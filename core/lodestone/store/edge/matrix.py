@@ -18,6 +18,7 @@ from collections.abc import Sequence
 from hashlib import blake2b
 from itertools import pairwise, repeat
 from typing import Any, Final
+from uuid import uuid4
 
 import numpy as np
 from numpy.typing import NDArray
@@ -105,6 +106,7 @@ class VectorMatrix:
     def __init__(self, dim: int, columns: FilterColumns, *, ids: Sequence[str] = (), vectors: Vectors | None = None) -> None:
         self._dim = dim
         self._columns = columns
+        self._key = uuid4().hex
         self._ids = list(ids)
         self._row_of = {point_id: row for row, point_id in enumerate(self._ids)}
         self._ascending = _ascending(self._ids)  # rows at the beginning whose order is that of their ids
@@ -120,6 +122,11 @@ class VectorMatrix:
 
     def __len__(self) -> int:
         return len(self._row_of)
+
+    @property
+    def version(self) -> str:
+        """Return a text that changes with every write, and that no other matrix has."""
+        return f"{self._key}-{self.writes}"
 
     @property
     def dead(self) -> int:

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import logging
 import threading
+import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final, Protocol
 
@@ -22,6 +23,7 @@ from lodestone.store.edge.columns import FilterColumns
 from lodestone.store.edge.engine import engine_errors
 from lodestone.store.edge.matrix import VectorMatrix
 from lodestone.store.edge.matrix_file import MATRIX_FILE, Stamp, read_matrix, stamp_of, write_matrix
+from lodestone.store.edge.shared_matrix import SharedMatrix
 from lodestone.store.limits import CALL_POINTS, MATRIX_AFTER, MATRIX_POINTS
 from lodestone.store.records import as_batch
 from lodestone_schemas.collections import CollectionSpec
@@ -32,6 +34,8 @@ AT_ONCE_NUMBERS: Final = 1_000_000
 FILE_NUMBERS: Final = 1_000_000
 # More dead rows than this beside the living ones, and the matrix is made anew.
 _DEAD_ROWS: Final = 1_024
+# Without a write for so long, the file of a matrix that other processes map is written anew.
+_QUIET_S: Final = 2.0
 _log = logging.getLogger(__name__)
 
 
@@ -124,6 +128,51 @@ class MatrixKeeper:
     def has_matrix(self) -> bool:
         """Whether the matrix is there now."""
         return self._matrix is not None
+
+    def shared(self, approximate: bool, known: str | None) -> SharedMatrix | None:
+        """Return what another process makes the matrix from; None while there is none, or its file is behind or being written.
+
+        Args:
+            approximate: Whether the collection is searched by a graph or by compressed vectors, unless it is asked exactly.
+            known: Version that the other process has; its snapshot is not taken again.
+        """
+        matrix = self._matrix
+        if matrix is None or not self._writing.acquire(blocking=False):
+            return None
+        try:
+            shared = SharedMatrix(matrix.version, self._source.spec, approximate)
+            if self._matrix is not matrix:
+                return None
+            if shared.version == known:
+                return shared
+            if not self._wants_file(matrix):
+                snapshot = matrix.snapshot()
+                return None if snapshot is None else replace(shared, snapshot=snapshot)
+            if matrix.writes == self._saved:
+                return replace(shared, path=self._source.generation() / MATRIX_FILE, stamp=self._stamp())
+            self._save_when_quiet(matrix)
+            return None
+        finally:
+            self._writing.release()
+
+    def _save_when_quiet(self, matrix: VectorMatrix) -> None:
+        """Have the file written anew once there was no write for a moment; other processes ask the engine until then."""
+        if self._thread is not None and self._thread.is_alive():
+            return
+        self._thread = threading.Thread(
+            target=lambda: self._guarded(lambda: self._save(matrix)), name="lodestone-matrix", daemon=True
+        )
+        self._thread.start()
+
+    def _save(self, matrix: VectorMatrix) -> None:
+        writes = -1
+        while writes != matrix.writes and not self._stop:
+            writes = matrix.writes
+            time.sleep(_QUIET_S)
+        with self._writing:
+            stamp, writes = self._stamp(), matrix.writes
+        if not self._stop and self._matrix is matrix and self._write(stamp, matrix, writes=writes):
+            self._saved = writes
 
     def put(self, points: PointBatch) -> None:
         """Take points that the engine took; the writers' lock is held."""

@@ -14,7 +14,6 @@ from lodestone.store.edge.collection import EdgeCollection
 from lodestone.store.edge.engine import engine_errors, engine_filter
 from lodestone.store.limits import CALL_POINTS
 from lodestone.store.records import as_batch
-from lodestone_schemas.collections import Quantization
 
 
 def read_records(collection: EdgeCollection, ids: Sequence[str], *, vectors: bool, payloads: bool = True) -> list[qe.Record]:
@@ -89,10 +88,9 @@ def answers_by_matrix(
     matrix = collection.matrix() if queries else None
     if matrix is None:
         return answers
-    spec = collection.spec
     # What a graph or compressed vectors would find is what was asked for, unless ids leave few points anyway.
-    approximate = collection.has_graph() or not (spec.rescore or spec.quantization is Quantization.NONE)
-    chosen = [number for number, query in enumerate(queries) if query.exact or not approximate or _has_ids(query.filter)]
+    approximate = collection.approximate()
+    chosen = [number for number, query in enumerate(queries) if query.exact or not approximate or has_ids(query.filter)]
     found = matrix.search([queries[number] for number in chosen], [vectors[number] for number in chosen])
     for number, neighbours in zip(chosen, found, strict=True):
         if neighbours is not None and queries[number].with_payload:
@@ -134,5 +132,6 @@ def _payloads(collection: EdgeCollection, ids: Sequence[str]) -> dict[str, Paylo
     return {str(record.id): record.payload or {} for record in read_records(collection, ids, vectors=False)}
 
 
-def _has_ids(filter_: Filter | None) -> bool:
+def has_ids(filter_: Filter | None) -> bool:
+    """Return whether a filter names the ids of points."""
     return filter_ is not None and any(isinstance(condition, HasId) for condition in filter_.must)

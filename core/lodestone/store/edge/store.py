@@ -12,9 +12,11 @@ import logging
 import shutil
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from functools import partial
+from contextlib import nullcontext
+from functools import partial, wraps
 from importlib.metadata import version
 from pathlib import Path
+from typing import Concatenate, ParamSpec, TypeVar
 
 import qdrant_edge as qe
 
@@ -31,6 +33,7 @@ from lodestone.store.base import (
     VectorQuery,
     VectorStore,
 )
+from lodestone.store.changes import Changes
 from lodestone.store.checks import (
     check_ids,
     check_kind,
@@ -52,6 +55,7 @@ from lodestone.store.edge.engine import SPEC_FILE, engine_errors, engine_filter,
 from lodestone.store.edge.matrix_keeper import MatrixPolicy
 from lodestone.store.edge.readable_copy import readable_copy, unwritable
 from lodestone.store.edge.records import answers_by_matrix, batch_of, pages_of, points_by_matrix, read_records
+from lodestone.store.edge.shared_matrix import SharedMatrix
 from lodestone.store.files import DRAFT_PREFIX, TRASH_PREFIX, discard
 from lodestone.store.limits import CALL_POINTS
 from lodestone.store.ownership import StoreOwnership
@@ -65,6 +69,22 @@ CALL_QUERIES = 16
 _DELETED_AT_ONCE = 4096  # of the ids that are read before they are deleted
 
 
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
+def _change(method: Callable[Concatenate[EdgeStore, P], R]) -> Callable[Concatenate[EdgeStore, P], R]:
+    """Refuse a method where the store cannot be written, and count it as a change for other processes."""
+
+    @wraps(method)
+    def change(store: EdgeStore, /, *arguments: P.args, **options: P.kwargs) -> R:
+        store.require_writable()
+        with nullcontext() if store.changes is None else store.changes.changing():
+            return method(store, *arguments, **options)
+
+    return change
+
+
 class EdgeStore(VectorStore):
     """Embedded vector store under `root`, which this process owns until `close`.
 
@@ -76,6 +96,9 @@ class EdgeStore(VectorStore):
         build_threads: Threads of a graph build; 0 for one a core.
         may_only_read: Whether a store that cannot be written is read from a temporary copy.
         matrix: When collections are held as matrices.
+
+    Attributes:
+        changes: Counts changes for other processes of this machine; None where no other process asks.
 
     Raises:
         StoreLockedError: Another process owns the store.
@@ -94,6 +117,7 @@ class EdgeStore(VectorStore):
         may_only_read: bool = False,
         matrix: MatrixPolicy = MatrixPolicy(),  # noqa: B008 - immutable
     ) -> None:
+        self.changes: Changes | None = None
         self._root = root
         self._matrix = matrix
         self._aliases = aliases
@@ -125,10 +149,10 @@ class EdgeStore(VectorStore):
         """Return the version of qdrant-edge and its features."""
         return StoreCapabilities("qdrant-edge", version("qdrant-edge-py"), FEATURES)
 
+    @_change
     def create(self, spec: CollectionSpec) -> None:
         """Create the collection; other graph parameters under the same name take effect at the next build."""
         check_spec(spec)
-        self._require_writable()
         with self._lock:
             self._require_owned()
             existing = self._collections.get(spec.name)
@@ -141,9 +165,9 @@ class EdgeStore(VectorStore):
             raise other_vectors(spec.name, dim=existing.spec.dim, sparse=existing.spec.sparse, wanted=spec)
         existing.respecify(spec)
 
+    @_change
     def drop(self, name: str) -> None:
         """Remove the collection, all its points and its aliases."""
-        self._require_writable()
         with self._lock:
             self._require_owned()
             collection = self._collections.pop(name, None)
@@ -169,23 +193,23 @@ class EdgeStore(VectorStore):
         """Return how many points lie outside the graph: those upserted since it was built, counted as often as they were."""
         return self._collection(name).counts()[1]
 
+    @_change
     def upsert(self, name: str, points: PointBatch) -> None:
         """Insert or replace whole points. Batches beyond 256 points are written in pieces, each durable by itself."""
-        self._require_writable()
         collection = self._collection(name, sparse=False)
         for piece in slices(check_points(points, dim=collection.spec.dim), CALL_POINTS):
             collection.upsert(piece)
 
+    @_change
     def upsert_sparse(self, name: str, points: SparseBatch) -> None:
         """Insert or replace whole points of a sparse collection, in pieces as `upsert` does."""
-        self._require_writable()
         collection = self._collection(name, sparse=True)
         for piece in sparse_slices(check_sparse_points(points), CALL_POINTS):
             collection.upsert_sparse(piece)
 
+    @_change
     def delete(self, name: str, ids: Sequence[str]) -> None:
         """Remove points by id, in pieces of 256; missing ids are ignored."""
-        self._require_writable()
         collection = self._collection(name)
         canonical = check_ids(ids)
         for start in range(0, len(canonical), CALL_POINTS):
@@ -199,14 +223,14 @@ class EdgeStore(VectorStore):
             pages = pages_of(collection, filter_, _DELETED_AT_ONCE, content=False)
             self.delete(name, [str(record.id) for page in pages for record in page])
 
+    @_change
     def build(self, name: str) -> None:
         """Build the graph; do nothing if every point is already in a graph with the specified parameters."""
-        self._require_writable()
         self._collection(name).build(lambda shard, spec, stop: run_build_child(shard, spec, stop, threads=self._build_threads))
 
+    @_change
     def erase(self, name: str, *, now: bool = True) -> int:
         """Write the files of a collection anew if they hold deleted points; return how many bytes of those remain."""
-        self._require_writable()
         collection = self._collection(name)
         if not now and collection.may_wait():
             return collection.deleted_bytes()
@@ -245,6 +269,15 @@ class EdgeStore(VectorStore):
         with self._lock:
             collection = self._collections.get(name)
         return collection is not None and collection.has_matrix
+
+    def shared_matrix(self, name: str, known: str | None = None) -> SharedMatrix | None:
+        """Return what another process makes the matrix of a collection from; None while it has to ask here.
+
+        Args:
+            name: The collection.
+            known: Version of the matrix that the other process has.
+        """
+        return self._collection(name).shared_matrix(known)
 
     def examine_files(self, name: str) -> None:
         """Compare all bytes of a collection's files with what was recorded when they were written."""
@@ -322,7 +355,8 @@ class EdgeStore(VectorStore):
         if self._refusal is not None:
             shutil.rmtree(self._root, ignore_errors=True)
 
-    def _require_writable(self) -> None:
+    def require_writable(self) -> None:
+        """Raise the reason for which the store cannot be written, if there is one."""
         if self._refusal is not None:
             raise self._refusal
 

@@ -125,3 +125,17 @@ def test_one_process_refuses_what_it_cannot_host(tmp_path: Path, graph: dict[str
         serve_forever(settings(tmp_path, engine="process", graph=graph))
     assert (caught.value.details["setting"], "auto" in caught.value.hint) == ("serve.engine", True)
     assert not (tmp_path / "home.json").exists(), "nothing has been started"
+
+
+@pytest.mark.parametrize(
+    ("serve", "reason"), [({"engine": "ray"}, "serve.engine is ray"), ({"graph": {"shape": "graph"}}, "shape")]
+)
+@pytest.mark.parametrize("processes", [0, 2])
+def test_further_processes_are_refused_where_replicas_answer(
+    tmp_path: Path, serve: dict[str, object], reason: str, processes: int
+) -> None:
+    with pytest.raises(ConfigurationError, match=reason) as caught:
+        needs_ray(settings(tmp_path, processes=processes, **serve))
+    assert "serve.graph.ingress.max_replicas" in caught.value.hint
+    assert caught.value.details["setting"] == "serve.processes"
+    assert not needs_ray(settings(tmp_path, processes=processes))

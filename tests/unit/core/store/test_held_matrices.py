@@ -1,0 +1,175 @@
+"""Matrices that another process holds are true or not used: after every kind of change, and while one is written."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import closing
+from multiprocessing import Pipe
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from lodestone.errors import InvalidRequestError, UnknownNameError
+from lodestone.store.aliases import JsonAliasTable
+from lodestone.store.base import Filter, HasId, MatchAny, PointBatch, VectorQuery
+from lodestone.store.changes import Changes
+from lodestone.store.edge.matrix_keeper import MatrixPolicy
+from lodestone.store.edge.store import EdgeStore
+from lodestone.store.proxy import held_matrices
+from lodestone.store.proxy.client import StoreProxy
+from lodestone.store.proxy.host import StoreHost
+from lodestone_schemas.collections import CollectionSpec
+
+COUNT, DIM = 60, 8
+IDS = [f"00000000-0000-0000-0000-{number:012d}" for number in range(COUNT)]
+RNG = np.random.default_rng(3)
+VECTORS = RNG.normal(size=(COUNT, DIM)).astype(np.float32)
+WORDS = VectorQuery(RNG.normal(size=DIM).astype(np.float32), limit=12, exact=True)
+
+
+@pytest.fixture
+def owned(tmp_path: Path) -> Iterator[EdgeStore]:
+    aliases = JsonAliasTable(tmp_path / "aliases.json")
+    with closing(EdgeStore(tmp_path / "store", aliases=aliases, lock_timeout=0, matrix=MatrixPolicy(after=0))) as store:
+        store.changes = Changes()
+        store.create(CollectionSpec("photos", DIM))
+        store.upsert("photos", PointBatch(IDS, VECTORS, [{"corpus": f"c{row % 3}"} for row in range(COUNT)]))
+        yield store
+
+
+@pytest.fixture
+def asked() -> list[str]:
+    """Methods that were asked of the owner."""
+    return []
+
+
+@pytest.fixture
+def proxy(owned: EdgeStore, asked: list[str], monkeypatch: pytest.MonkeyPatch) -> Iterator[StoreProxy]:
+    monkeypatch.setattr(held_matrices, "FRESH_S", 0.0)
+    outcome = StoreHost._outcome
+    monkeypatch.setattr(StoreHost, "_outcome", lambda host, method, *more: asked.append(method) or outcome(host, method, *more))
+    own, other = Pipe()
+    StoreHost(owned, [own]).start()
+    assert owned.changes is not None
+    with closing(StoreProxy([other], changes=Changes(os.dup(owned.changes.descriptor)))) as store:
+        yield store
+
+
+def agree(proxy: StoreProxy, owned: EdgeStore) -> None:
+    for query in (
+        WORDS,
+        VectorQuery(WORDS.vector, limit=9, filter=Filter((MatchAny("corpus", ("c1",)),))),
+        VectorQuery(WORDS.vector, limit=9, filter=Filter((HasId(tuple(IDS[5:25])),), (MatchAny("corpus", ("c2",)),))),
+    ):
+        (found,), (expected,) = proxy.search("photos", [query]), owned.search("photos", [query])
+        assert found.ids == expected.ids
+        assert found.scores == pytest.approx(expected.scores, abs=1e-6)
+
+
+def test_without_changes_the_owner_is_asked_once(proxy: StoreProxy, owned: EdgeStore, asked: list[str]) -> None:
+    assert not proxy.instant("photos")
+    for _ in range(5):
+        agree(proxy, owned)
+    points = proxy.retrieve("photos", [IDS[7], IDS[3], IDS[9]], with_payload=False)
+    assert list(points.ids) == [IDS[7], IDS[3], IDS[9]]
+    assert np.array_equal(points.vectors, VECTORS[[7, 3, 9]])
+    assert proxy.instant("photos")
+    assert asked == ["shared_matrix"]
+
+
+@pytest.mark.parametrize("change", ["upsert", "replace", "delete", "delete_matching", "erase", "build", "drop"])
+def test_every_change_is_seen_at_once(proxy: StoreProxy, owned: EdgeStore, asked: list[str], change: str) -> None:
+    agree(proxy, owned)
+    best = proxy.search("photos", [WORDS])[0].ids[0]
+    if change == "upsert":
+        new = "00000000-0000-0000-0001-000000000000"
+        owned.upsert("photos", PointBatch([new], 9 * WORDS.vector[None], [{"corpus": "c1"}]))
+        assert proxy.search("photos", [WORDS])[0].ids[0] == new
+    elif change == "replace":
+        owned.upsert("photos", PointBatch([best], -WORDS.vector[None], [{"corpus": "c1"}]))
+        assert best not in proxy.search("photos", [WORDS])[0].ids
+    elif change == "delete":
+        owned.delete("photos", [best])
+        assert best not in proxy.search("photos", [WORDS])[0].ids
+    elif change == "delete_matching":
+        owned.delete_matching("photos", Filter((MatchAny("corpus", ("c1",)),)))
+        assert len(proxy.search("photos", [VectorQuery(WORDS.vector, limit=COUNT, exact=True)])[0]) == COUNT * 2 // 3
+    elif change == "erase":
+        owned.delete("photos", [best])
+        owned.erase("photos")
+    elif change == "build":
+        owned.build("photos")
+        assert proxy.search("photos", [WORDS])[0].ids == owned.search("photos", [WORDS])[0].ids
+    else:
+        owned.drop("photos")
+        assert not proxy.instant("photos")
+        with pytest.raises(UnknownNameError):
+            proxy.search("photos", [WORDS])
+        return
+    agree(proxy, owned)
+    assert asked.count("shared_matrix") > 1
+
+
+def test_while_somebody_writes_the_owner_answers(
+    proxy: StoreProxy, owned: EdgeStore, asked: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    agree(proxy, owned)
+    monkeypatch.setattr(held_matrices, "FRESH_S", 60.0)
+    owned.delete("photos", [IDS[0]])
+    agree(proxy, owned)
+    assert asked.count("shared_matrix") == 1
+    assert asked.count("search") == 3
+
+
+def test_a_change_that_goes_on_is_one_already(proxy: StoreProxy, owned: EdgeStore) -> None:
+    agree(proxy, owned)
+    assert owned.changes is not None
+    with owned.changes.changing():
+        assert not proxy.instant("photos")
+
+
+def test_payloads_and_graphs_are_asked_of_the_owner(proxy: StoreProxy, owned: EdgeStore, asked: list[str]) -> None:
+    agree(proxy, owned)
+    (found,) = proxy.search("photos", [VectorQuery(WORDS.vector, limit=2, exact=True, with_payload=True)])
+    assert (
+        found.payloads
+        == owned.search("photos", [VectorQuery(WORDS.vector, limit=2, exact=True, with_payload=True)])[0].payloads
+    )
+    assert asked.count("search") == 1
+    owned.build("photos")
+    proxy.search("photos", [VectorQuery(WORDS.vector, limit=2)])
+    assert asked.count("search") == 2
+    proxy.search("photos", [WORDS])
+    assert asked.count("search") == 2
+    with pytest.raises(InvalidRequestError, match="the collection takes"):
+        proxy.search("photos", [VectorQuery(np.ones(3, np.float32), exact=True)])
+
+
+def test_a_large_matrix_is_mapped_and_its_file_follows_when_nobody_writes(
+    proxy: StoreProxy, owned: EdgeStore, asked: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("lodestone.store.edge.matrix_keeper.FILE_NUMBERS", 1)
+    monkeypatch.setattr("lodestone.store.edge.matrix_keeper._QUIET_S", 0.05)
+    for step in range(3):
+        agree(proxy, owned)  # asks the owner until the file is there
+        while not proxy.instant("photos"):
+            agree(proxy, owned)
+        before = len(asked)
+        agree(proxy, owned)
+        assert len(asked) == before
+        owned.delete("photos", [IDS[step]])
+        assert not proxy.instant("photos")
+
+
+def test_a_counter_is_seen_through_another_descriptor() -> None:
+    own = Changes()
+    other = Changes(os.dup(own.descriptor))
+    assert own.count == other.count == 0
+    with own.changing():
+        assert other.count == 1
+    assert other.count == 2
+    with pytest.raises(RuntimeError), own.changing():
+        raise RuntimeError
+    assert other.count == 4
