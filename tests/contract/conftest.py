@@ -108,7 +108,7 @@ def _empty(whole_server: VectorStore) -> None:
 IN_A_NAMESPACE = pytest.param("namespace", marks=[pytest.mark.server, pytest.mark.slow, pytest.mark.nightly])
 
 
-# It passes everything on but searches, which test_held_matrices.py tries.
+# It asks the embedded store for everything but exact searches, which test_held_matrices.py tries.
 BEHIND_PIPES = pytest.param("proxied", marks=[pytest.mark.slow, pytest.mark.nightly])
 
 

@@ -248,6 +248,34 @@ async def test_a_caller_that_leaves_is_not_worked_for(home: Path) -> None:
         assert len((await worker.ask("answer", SearchRequest(query="a cat"), context=NOW)).hits) > 0
 
 
+async def test_all_workers_see_what_the_owner_deletes(home: Path) -> None:
+    async with opened(home, processes=3) as here:
+        while len(here.pool.ready) < 3:
+            await asyncio.sleep(0.05)
+        runtime, request = here.session.runtime, SearchRequest(query="a person", guides=0)
+        found = [await worker.ask("answer", request, context=NOW) for worker in here.pool.ready]
+        first = found[0].hits[0].image_id
+        kept = {name: runtime.store.retrieve(name, [first]) for name in runtime.store.aliases().values()}
+        for name in kept:
+            runtime.store.delete(name, [first])
+        try:
+            after = [told(await worker.ask("answer", request, context=NOW)) for worker in here.pool.ready]
+        finally:
+            for name, batch in kept.items():
+                if len(batch) and batch.vectors.shape[1]:
+                    runtime.store.upsert(name, batch)
+        assert [first in told(answer) for answer in found] == [True] * 3
+        assert [first in scores for scores in after] == [False] * 3
+
+
+async def test_what_goes_wrong_in_a_worker_is_raised_here(home: Path) -> None:
+    async with opened(home) as here:
+        worker: Any = await here.worker()
+        with pytest.raises(RuntimeError, match="TypeError"):
+            await worker.ask("answer", "no request", "one too many", context=NOW)
+        assert len((await worker.ask("answer", SearchRequest(query="a cat"), context=NOW)).hits) > 0
+
+
 async def test_a_worker_that_has_ended_says_so(home: Path) -> None:
     async with opened(home) as here:
         worker = await here.worker()
@@ -290,6 +318,17 @@ def test_a_service_loses_no_answer_of_a_process_that_is_killed(service: Service)
 
 def ended(process: psutil.Process) -> Callable[[], bool]:
     return lambda: not process.is_running() or process.status() == psutil.STATUS_ZOMBIE
+
+
+def test_a_supervisor_that_signals_all_processes_cuts_no_answer_short(home: Path) -> None:
+    with running_service(home, processes=2, upkeep=False) as running:
+        wait_until(lambda: "lodestone_answering_processes 2.0" in httpx.get(f"{running.url}/metrics").text)
+        (worker,) = workers_of(running)
+        worker.terminate()
+        answers = [httpx.post(f"{running.url}/v1/search", json={"query": words}, timeout=120) for words in WORDS]
+        assert {answer.status_code for answer in answers} == {200}
+        assert worker.is_running()
+        assert worker.status() != psutil.STATUS_ZOMBIE
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])

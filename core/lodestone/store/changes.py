@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import mmap
 import os
+import sys
 import tempfile
 import threading
 from collections.abc import Iterator
@@ -25,9 +26,8 @@ class Changes:
 
     def __init__(self, descriptor: int | None = None) -> None:
         if descriptor is None:
-            descriptor, path = tempfile.mkstemp(prefix="lodestone-changes-")
-            Path(path).unlink()
-            os.truncate(descriptor, _SIZE)
+            descriptor = _new_file()
+            os.write(descriptor, bytes(_SIZE))  # a hole would end the process where the disk is full
         self._descriptor = descriptor
         self._mapped = mmap.mmap(descriptor, _SIZE)
         self._numbers = memoryview(self._mapped).cast("Q")
@@ -55,3 +55,12 @@ class Changes:
     def _grow(self) -> None:
         with self._lock:
             self._numbers[0] += 1
+
+
+def _new_file() -> int:
+    """Return the descriptor of a file without a name, in memory where the system has such files."""
+    if sys.platform == "linux":
+        return os.memfd_create("lodestone-changes")
+    descriptor, path = tempfile.mkstemp(prefix="lodestone-changes-")
+    Path(path).unlink()
+    return descriptor

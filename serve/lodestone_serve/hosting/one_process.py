@@ -37,6 +37,9 @@ from lodestone_serve.traffic.connections import connection_protocol
 from lodestone_serve.traffic.proxy_middleware import Front, Waits
 
 _POLL_S: Final = 0.01
+MOST_PROCESSES: Final = 16
+"""Processes that `serve.processes = 0` starts at most: each takes some 320 MB."""
+
 _log = structlog.get_logger("lodestone.serve")
 
 
@@ -200,7 +203,7 @@ class _Session(ServingSession):
     def _start_workers(self) -> None:
         settings = self._settings
         self._metrics.answering.set(1)
-        further = (settings.serve.processes or cores()) - 1
+        further = (settings.serve.processes or min(cores(), MOST_PROCESSES)) - 1
         if further < 1:
             return
         store = self.runtime.store if isinstance(self.runtime.store, EdgeStore) else None

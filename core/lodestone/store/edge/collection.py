@@ -20,7 +20,7 @@ import shutil
 import threading
 import uuid
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -76,9 +76,15 @@ class EdgeCollection:
     Args:
         path: Its folder.
         policy: When it has a matrix.
+        changing: Entered around each step that changes points, fields or the graph, while the writers' lock is held.
     """
 
-    def __init__(self, path: Path, policy: MatrixPolicy = MatrixPolicy()) -> None:  # noqa: B008 - immutable
+    def __init__(
+        self,
+        path: Path,
+        policy: MatrixPolicy = MatrixPolicy(),  # noqa: B008 - immutable
+        changing: Callable[[], AbstractContextManager[None]] = nullcontext,
+    ) -> None:
         self.path = path
         self.name = path.name
         self._spec: CollectionSpec | None = None
@@ -90,10 +96,17 @@ class EdgeCollection:
         self._stop_build = threading.Event()
         self._generation: Generation | None = None
         self._closed = False
+        self._changing = changing
         self._keeper = MatrixKeeper(self, self._writing, shard=SHARD_DIR, policy=policy)
 
     @classmethod
-    def create(cls, path: Path, spec: CollectionSpec, policy: MatrixPolicy = MatrixPolicy()) -> EdgeCollection:  # noqa: B008
+    def create(
+        cls,
+        path: Path,
+        spec: CollectionSpec,
+        policy: MatrixPolicy = MatrixPolicy(),  # noqa: B008 - immutable
+        changing: Callable[[], AbstractContextManager[None]] = nullcontext,
+    ) -> EdgeCollection:
         """Create the collection's directory; a crash leaves nothing or an empty collection."""
         draft = path.with_name(f"{DRAFT_PREFIX}{uuid.uuid4().hex}")
         generation = f"{GENERATION_PREFIX}{uuid.uuid4().hex[:12]}"
@@ -110,7 +123,7 @@ class EdgeCollection:
             write_atomically(draft / CURRENT_FILE, generation)
             draft.rename(path)
             sync_folder(path.parent)
-        return cls(path, policy)
+        return cls(path, policy, changing)
 
     @property
     def spec(self) -> CollectionSpec:
@@ -128,7 +141,7 @@ class EdgeCollection:
         added = tuple((name, kind) for name, kind in spec.fields if name not in known)
         kept = replace(spec, fields=(*self.spec.fields, *added), placement=self.spec.placement)
         if kept != self.spec:
-            with self._writing:
+            with self._writing, self._changing():
                 if added:
                     with self.reading() as shard, engine_errors("indexing fields", self.path, collection=self.name):
                         create_field_indexes(shard, added)
@@ -354,7 +367,7 @@ class EdgeCollection:
         upserts: int = 0,
         then: Callable[[], None] = lambda: None,
     ) -> None:
-        with self._writing:
+        with self._writing, self._changing():
             require_space(self.path, needed)
             # Journalled before the write: replaying a point that did not change does no harm.
             if self._journal is not None:
@@ -421,10 +434,11 @@ class EdgeCollection:
                 self._replay(self._journal or set(), built)
                 with engine_errors("flushing the built collection", draft):
                     built.shard.flush()
-                with self._state:
+                with self._changing(), self._state:
                     previous = self._opened()
                     write_atomically(self.path / CURRENT_FILE, draft.name)
                     self._generation = built
+                self._keeper.moved()
         except BaseException:
             built.retire(delete=False)
             raise

@@ -97,6 +97,8 @@ class MatrixKeeper:
         self._refused = policy.points == 0
         self._stop = False
         self._thread: threading.Thread | None = None
+        self._saver: threading.Thread | None = None
+        self._unwritten = ""  # version whose file could not be written
         self._state = threading.Lock()
 
     def current(self) -> VectorMatrix | None:
@@ -157,22 +159,37 @@ class MatrixKeeper:
 
     def _save_when_quiet(self, matrix: VectorMatrix) -> None:
         """Have the file written anew once there was no write for a moment; other processes ask the engine until then."""
-        if self._thread is not None and self._thread.is_alive():
+        if matrix.version == self._unwritten or (self._saver is not None and self._saver.is_alive()):
             return
-        self._thread = threading.Thread(
-            target=lambda: self._guarded(lambda: self._save(matrix)), name="lodestone-matrix", daemon=True
-        )
-        self._thread.start()
+        self._saver = threading.Thread(target=self._save, args=(matrix,), name="lodestone-matrix-file", daemon=True)
+        self._saver.start()
 
     def _save(self, matrix: VectorMatrix) -> None:
-        writes = -1
-        while writes != matrix.writes and not self._stop:
-            writes = matrix.writes
-            time.sleep(_QUIET_S)
+        version, quiet_from = matrix.version, time.monotonic()
+        while time.monotonic() < quiet_from + _QUIET_S:
+            if self._stop or self._matrix is not matrix:
+                return
+            if version != matrix.version:
+                version, quiet_from = matrix.version, time.monotonic()
+            time.sleep(_QUIET_S / 20)
+        try:
+            with self._writing:
+                if self._stop or self._matrix is not matrix:
+                    return
+                stamp, writes, version = self._stamp(), matrix.writes, matrix.version
+            written = self._write(stamp, matrix, writes=writes)
+        except (LodestoneError, OSError, ValueError, KeyError, TypeError) as error:
+            _log.info("the file of the matrix of %r is not written: %s", self._source.name, error)
+            written = False
         with self._writing:
-            stamp, writes = self._stamp(), matrix.writes
-        if not self._stop and self._matrix is matrix and self._write(stamp, matrix, writes=writes):
-            self._saved = writes
+            if written and self._matrix is matrix:
+                self._saved = writes
+            elif not written:
+                self._unwritten = version  # it is tried again after the next write
+
+    def moved(self) -> None:
+        """Forget the file, which is that of a generation that is not in force any more. The writers' lock is held."""
+        self._saved = -1
 
     def put(self, points: PointBatch) -> None:
         """Take points that the engine took; the writers' lock is held."""
@@ -191,11 +208,11 @@ class MatrixKeeper:
         self._matrix = None
 
     def stop(self) -> None:
-        """End the thread that makes a matrix; nothing is made after this. The writers' lock must not be held."""
+        """End the threads that make a matrix and its file; nothing is made after this. The writers' lock must not be held."""
         self._stop = True
-        thread = self._thread
-        if thread is not None:
-            thread.join()
+        for thread in (self._thread, self._saver):
+            if thread is not None:
+                thread.join()
 
     def close(self, *, save: bool) -> None:
         """Drop the matrix; with `save` write its file if it has changed. The writers' lock is held."""

@@ -12,11 +12,10 @@ import logging
 import shutil
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import nullcontext
-from functools import partial, wraps
+from contextlib import AbstractContextManager, nullcontext
+from functools import partial
 from importlib.metadata import version
 from pathlib import Path
-from typing import Concatenate, ParamSpec, TypeVar
 
 import qdrant_edge as qe
 
@@ -67,22 +66,6 @@ FEATURES = frozenset({"graph_build", "int8", "binary", "field_index", "sparse"})
 # Exhaustive searches take about 1 ms a query at 10,000 x 896: this keeps the GIL's longest hold near 20 ms there.
 CALL_QUERIES = 16
 _DELETED_AT_ONCE = 4096  # of the ids that are read before they are deleted
-
-
-P = ParamSpec("P")
-R = TypeVar("R")
-
-
-def _change(method: Callable[Concatenate[EdgeStore, P], R]) -> Callable[Concatenate[EdgeStore, P], R]:
-    """Refuse a method where the store cannot be written, and count it as a change for other processes."""
-
-    @wraps(method)
-    def change(store: EdgeStore, /, *arguments: P.args, **options: P.kwargs) -> R:
-        store.require_writable()
-        with nullcontext() if store.changes is None else store.changes.changing():
-            return method(store, *arguments, **options)
-
-    return change
 
 
 class EdgeStore(VectorStore):
@@ -149,28 +132,29 @@ class EdgeStore(VectorStore):
         """Return the version of qdrant-edge and its features."""
         return StoreCapabilities("qdrant-edge", version("qdrant-edge-py"), FEATURES)
 
-    @_change
     def create(self, spec: CollectionSpec) -> None:
         """Create the collection; other graph parameters under the same name take effect at the next build."""
         check_spec(spec)
+        self._require_writable()
         with self._lock:
             self._require_owned()
             existing = self._collections.get(spec.name)
             if existing is None:
                 path = self._root / COLLECTIONS_DIR / spec.name
                 discard(path)  # a directory without a specification is not a collection
-                self._collections[spec.name] = EdgeCollection.create(path, spec, self._matrix)
+                self._collections[spec.name] = EdgeCollection.create(path, spec, self._matrix, self._changing)
                 return
         if (existing.spec.dim, existing.spec.sparse) != (spec.dim, spec.sparse):
             raise other_vectors(spec.name, dim=existing.spec.dim, sparse=existing.spec.sparse, wanted=spec)
         existing.respecify(spec)
 
-    @_change
     def drop(self, name: str) -> None:
         """Remove the collection, all its points and its aliases."""
+        self._require_writable()
         with self._lock:
             self._require_owned()
-            collection = self._collections.pop(name, None)
+            with self._changing():
+                collection = self._collections.pop(name, None)
         if collection is not None:
             for alias, target in self._aliases.all().items():
                 if target == name:
@@ -193,23 +177,23 @@ class EdgeStore(VectorStore):
         """Return how many points lie outside the graph: those upserted since it was built, counted as often as they were."""
         return self._collection(name).counts()[1]
 
-    @_change
     def upsert(self, name: str, points: PointBatch) -> None:
         """Insert or replace whole points. Batches beyond 256 points are written in pieces, each durable by itself."""
+        self._require_writable()
         collection = self._collection(name, sparse=False)
         for piece in slices(check_points(points, dim=collection.spec.dim), CALL_POINTS):
             collection.upsert(piece)
 
-    @_change
     def upsert_sparse(self, name: str, points: SparseBatch) -> None:
         """Insert or replace whole points of a sparse collection, in pieces as `upsert` does."""
+        self._require_writable()
         collection = self._collection(name, sparse=True)
         for piece in sparse_slices(check_sparse_points(points), CALL_POINTS):
             collection.upsert_sparse(piece)
 
-    @_change
     def delete(self, name: str, ids: Sequence[str]) -> None:
         """Remove points by id, in pieces of 256; missing ids are ignored."""
+        self._require_writable()
         collection = self._collection(name)
         canonical = check_ids(ids)
         for start in range(0, len(canonical), CALL_POINTS):
@@ -223,14 +207,14 @@ class EdgeStore(VectorStore):
             pages = pages_of(collection, filter_, _DELETED_AT_ONCE, content=False)
             self.delete(name, [str(record.id) for page in pages for record in page])
 
-    @_change
     def build(self, name: str) -> None:
         """Build the graph; do nothing if every point is already in a graph with the specified parameters."""
+        self._require_writable()
         self._collection(name).build(lambda shard, spec, stop: run_build_child(shard, spec, stop, threads=self._build_threads))
 
-    @_change
     def erase(self, name: str, *, now: bool = True) -> int:
         """Write the files of a collection anew if they hold deleted points; return how many bytes of those remain."""
+        self._require_writable()
         collection = self._collection(name)
         if not now and collection.may_wait():
             return collection.deleted_bytes()
@@ -355,8 +339,10 @@ class EdgeStore(VectorStore):
         if self._refusal is not None:
             shutil.rmtree(self._root, ignore_errors=True)
 
-    def require_writable(self) -> None:
-        """Raise the reason for which the store cannot be written, if there is one."""
+    def _changing(self) -> AbstractContextManager[None]:
+        return nullcontext() if self.changes is None else self.changes.changing()
+
+    def _require_writable(self) -> None:
         if self._refusal is not None:
             raise self._refusal
 
@@ -367,7 +353,7 @@ class EdgeStore(VectorStore):
             if entry.name.startswith((TRASH_PREFIX, DRAFT_PREFIX)):
                 discard(entry)
             elif (entry / SPEC_FILE).exists():
-                self._collections[entry.name] = EdgeCollection(entry, self._matrix)
+                self._collections[entry.name] = EdgeCollection(entry, self._matrix, self._changing)
 
     def _require_owned(self) -> None:
         if not self._ownership.held:

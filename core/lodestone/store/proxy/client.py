@@ -12,7 +12,7 @@ has changed.
 from __future__ import annotations
 
 import queue
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from multiprocessing.connection import Connection
 from typing import Any, Final
@@ -59,10 +59,16 @@ class StoreProxy(VectorStore):
         pipes: Pipes to the `StoreHost`, at least one; they are closed with the store.
         changes: The owner's count of its changes; None to ask the owner everything.
         timeout_s: Seconds to wait for the answer of a read.
+        broken: Called when a pipe breaks, or its answer does not come: it is closed, and not used again.
     """
 
     def __init__(
-        self, pipes: Sequence[Connection], *, changes: Changes | None = None, timeout_s: float = CALL_TIMEOUT_S
+        self,
+        pipes: Sequence[Connection],
+        *,
+        changes: Changes | None = None,
+        timeout_s: float = CALL_TIMEOUT_S,
+        broken: Callable[[], None] = lambda: None,
     ) -> None:
         self._pipes = tuple(pipes)
         self._matrices = None if changes is None else HeldMatrices(self._shared_matrix, changes)
@@ -70,7 +76,9 @@ class StoreProxy(VectorStore):
         self._free: queue.LifoQueue[Connection] = queue.LifoQueue()  # the last one used is the one whose thread is awake
         for pipe in self._pipes:
             self._free.put(pipe)
+        self._left = len(self._pipes)
         self._closed = False
+        self._broken = broken
 
     def capabilities(self) -> StoreCapabilities:
         """Return what the owner's engine can do."""
@@ -215,20 +223,23 @@ class StoreProxy(VectorStore):
         """Take a pipe for a call. One that broke, or whose answer did not come, is closed and not used again."""
         if self._closed:
             raise StoreError("the store is closed", hint="open it again")
+        if not self._left:
+            raise StoreError(_GONE, hint=_HINT)
         try:
             pipe = self._free.get(timeout=self._timeout_s)
         except queue.Empty:
             raise StoreError(_SILENT, hint=_HINT) from None
         try:
             yield pipe
-        except TimeoutError as error:
-            pipe.close()  # a late answer must not be taken for that of the next call
-            raise StoreError(_SILENT, hint=_HINT) from error
         except (EOFError, OSError) as error:
-            pipe.close()
-            raise StoreError(_GONE, hint=_HINT) from error
-        finally:
+            pipe.close()  # a late answer must not be taken for that of the next call
+            self._left -= 1
+            self._broken()
+            raise StoreError(_SILENT if isinstance(error, TimeoutError) else _GONE, hint=_HINT) from error
+        except BaseException:
             self._free.put(pipe)
+            raise
+        self._free.put(pipe)
 
     def _send(self, pipe: Connection, method: str, arguments: tuple[object, ...], options: dict[str, object]) -> None:
         pipe.send((method, arguments, options))

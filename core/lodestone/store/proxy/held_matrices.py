@@ -19,6 +19,7 @@ from lodestone.store.edge.shared_matrix import SharedMatrix
 FRESH_S: Final = 1.0
 """Seconds after a comparison with the owner's before the next one: while somebody writes, the owner answers."""
 
+_KEPT_S: Final = 60.0
 Fetch = Callable[[str, str | None], SharedMatrix | None]
 
 
@@ -113,4 +114,7 @@ class HeldMatrices:
             matrix = None if shared is None else shared.open()
             renewed = _Held(matrix, None if matrix is None else shared, count if matrix is not None else -1, time.monotonic())
         self._held[name] = renewed
+        for other, kept in list(self._held.items()):  # what nobody asks for may hold what was deleted since
+            if kept.count != count and time.monotonic() - kept.compared > _KEPT_S:
+                self._held.pop(other, None)
         return renewed if renewed.matrix is not None else None

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from multiprocessing.connection import Connection
 from typing import Any, Final
 
 from lodestone.errors import LodestoneError, StoreError
-from lodestone.store.base import VectorStore
+from lodestone.store.base import PointBatch, VectorStore
 from lodestone.store.edge.store import EdgeStore
 
 METHODS: Final = frozenset(VectorStore.__abstractmethods__) - {"close"} | {"erase", "examine_files", "settle", "shared_matrix"}
@@ -54,19 +54,22 @@ class StoreHost:
                     if method == "scroll":
                         self._scroll(pipe, arguments, options)
                     else:
-                        pipe.send(self._outcome(method, arguments, options))
+                        _send(pipe, *self._outcome(method, arguments, options))
         except (EOFError, OSError):
             return  # the other process has ended
 
     def _scroll(self, pipe: Connection, arguments: tuple[Any, ...], options: dict[str, Any]) -> None:
         """Send every page of a collection, and None after the last one."""
-        try:
-            for page in self._store.scroll(*arguments, **options):
-                pipe.send((True, page))
-        except (LodestoneError, ValueError, TypeError) as error:
-            pipe.send((False, _passed_on(error)))
-        else:
-            pipe.send((True, None))
+        pages: Iterator[PointBatch] | None = None
+        while True:
+            try:
+                pages = self._store.scroll(*arguments, **options) if pages is None else pages
+                page = next(pages, None)
+            except Exception as error:  # noqa: BLE001 - whatever it is, the caller raises it
+                _send(pipe, False, _passed_on(error))
+                return
+            if not _send(pipe, True, page) or page is None:
+                return
 
     def _outcome(self, method: str, arguments: tuple[Any, ...], options: dict[str, Any]) -> tuple[bool, Any]:
         """Return whether the call went well, and its result or its error."""
@@ -76,6 +79,16 @@ class StoreHost:
             return True, getattr(self._store, method)(*arguments, **options)
         except Exception as error:  # noqa: BLE001 - whatever it is, the caller raises it
             return False, _passed_on(error)
+
+
+def _send(pipe: Connection, fine: bool, value: Any) -> None:  # noqa: ANN401 - what a method returns
+    """Send what came of a call; what cannot be pickled is told by its text. Raises OSError where the other process is gone."""
+    try:
+        pipe.send((fine, value))
+    except OSError:
+        raise
+    except Exception as error:  # noqa: BLE001 - of pickle: anything
+        pipe.send((False, _passed_on(error)))
 
 
 def _passed_on(error: Exception) -> LodestoneError:

@@ -55,6 +55,9 @@ SILENT_S: Final = 3.0
 HUNG_S: Final = 15.0
 """Seconds without a sign of life after which a worker is killed."""
 
+OPENING_S: Final = 300.0
+"""Seconds after its start at which a worker is killed that has not loaded its models."""
+
 _FIRST_PAUSE_S: Final = 0.5
 _LONGEST_PAUSE_S: Final = 30.0
 _STEADY_S: Final = 60.0  # a worker that lived so long is replaced at once
@@ -84,6 +87,8 @@ class AnsweringPool:
         self._store = store
         self._observe = observe
         self._metrics = metrics
+        if store is not None and store.changes is None:
+            store.changes = Changes()  # before the first worker starts, and one for all of them
         self._workers: dict[str, Worker] = {}
         self._keepers: list[asyncio.Task[None]] = []
 
@@ -160,6 +165,8 @@ class Worker:
 
     def __init__(self, name: str, settings: Settings, store: EdgeStore | None, observe: Callable[[Observed], None]) -> None:
         self._opened = self._hung = False
+        self._started = time.monotonic()
+        self._starting: asyncio.Future[socket.socket] | None = None
         self._heard = 0.0  # when, on the clock of `time.monotonic()`, it gave its last sign of life
         self._name = name
         self._settings = settings
@@ -195,25 +202,29 @@ class Worker:
         Raises:
             ServiceUnavailableError: it could not open the home, ended, or gave no sign of life.
         """
-        end = await asyncio.to_thread(self._start)
-        self._channel = await Channel.over(end)
+        self._starting = asyncio.ensure_future(asyncio.to_thread(self._start))
+        self._channel = await Channel.over(await asyncio.shield(self._starting))
         self._channel.post(Begin(self._settings, self._name))
         watch = asyncio.create_task(self._watch())
         try:
             while True:
                 self._take(await self._channel.receive())
         except EOFError:
-            silence = f"it gave no sign of life for {HUNG_S:g} s and was killed"
-            raise ServiceUnavailableError(silence if self._hung else "it ended by itself, or was killed") from None
+            hung = f"it gave no sign of life for {HUNG_S:g} s" if self._opened else f"it was not ready after {OPENING_S:g} s"
+            reason = f"{hung}, and was killed" if self._hung else "it ended by itself, or was killed"
+            raise ServiceUnavailableError(reason) from None
         finally:
             watch.cancel()
             self._opened = False
             self._give_up(begun=True)
 
     async def _watch(self) -> None:
-        """Give up the calls of a worker that is silent, and kill it if it stays so. Opening takes as long as models load."""
+        """Give up the calls of a worker that is silent, and kill it if it stays so."""
         while True:
             await asyncio.sleep(SILENT_S / 6)
+            if not self._opened and time.monotonic() - self._started > OPENING_S and self._process is not None:
+                self._hung = True
+                self._process.kill()
             if not self._opened or self.ready:
                 continue
             await asyncio.sleep(SILENT_S / 6)  # this process may have been held up, and what came meanwhile is read now
@@ -231,6 +242,11 @@ class Worker:
 
     async def end(self) -> None:
         """Close the channel, which ends the process, and make sure that it does."""
+        if self._starting is not None:
+            with suppress(OSError):  # there is no process
+                end = await self._starting
+                if self._channel is None:
+                    end.close()
         if self._channel is not None:
             self._channel.close()
         if self._process is not None:
@@ -273,7 +289,9 @@ class Worker:
             self._channel.post(message(number))
             while not ended:
                 answer = await call.answers.get()
-                ended = not isinstance(answer, Part)
+                # A worker that was given up may still answer, unless it is told not to.
+                given_up = isinstance(answer, Failed) and isinstance(answer.error, WorkerGoneError)
+                ended = not given_up and not isinstance(answer, Part)
                 if isinstance(answer, Failed):
                     raise answer.error
                 yield answer
@@ -310,14 +328,16 @@ class Worker:
         own, theirs = socket.socketpair()
         pipes, passed = [], [theirs.fileno()]
         if self._store is not None:
-            self._store.changes = self._store.changes or Changes()
+            if self._store.changes is None:
+                raise AssertionError("the pool counts the store's changes")
             pipes = [Pipe() for _ in range(PIPES)]
             passed += [self._store.changes.descriptor, *(other.fileno() for _, other in pipes)]
         try:
             self._process = subprocess.Popen(
-                [sys.executable, "-m", "lodestone_serve.hosting.answering.worker", *map(str, passed)],
+                [sys.executable, "-P", "-m", "lodestone_serve.hosting.answering.worker", *map(str, passed)],
                 pass_fds=passed,
                 stdin=subprocess.DEVNULL,
+                process_group=0,  # Ctrl-C in a terminal is for the owner, which ends this one when its searches are done
             )
         finally:
             theirs.close()

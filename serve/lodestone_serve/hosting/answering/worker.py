@@ -12,7 +12,8 @@ import signal
 import socket
 import sys
 from collections.abc import Callable, Coroutine
-from contextlib import aclosing
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import aclosing, suppress
 from multiprocessing.connection import Connection
 from typing import Any, Final, Literal
 
@@ -24,8 +25,10 @@ from lodestone.home.resources import SERVICE_PURPOSE
 from lodestone.home.runtime import Runtime
 from lodestone.query_log.recorder import Recorder
 from lodestone.services.sessions.live_engine import LiveEngine, WarmEngine
+from lodestone.services.sessions.serving import THREADS
 from lodestone.store.changes import Changes
 from lodestone.store.proxy.client import StoreProxy
+from lodestone_schemas.api import SearchResponse
 from lodestone_serve.hosting.answering.messages import (
     Alive,
     Ask,
@@ -55,14 +58,31 @@ def main(arguments: list[str]) -> None:
     Args:
         arguments: Descriptors of the socket and, for an embedded store, of its count of changes and of the pipes to it.
     """
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches every process of the terminal; the owner ends this one
+    # Supervisors send SIGTERM to all processes of a service. The owner ends this one when its searches are done.
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, signal.SIG_IGN)
     calls, *store = map(int, arguments)
-    lent = StoreProxy([Connection(pipe) for pipe in store[1:]], changes=Changes(store[0])) if store else None
-    asyncio.run(_serve(socket.socket(fileno=calls), lent))
-    os._exit(0)  # whatever a thread still computes, nobody waits for it
+    lent = None
+    if store:
+        pipes = [Connection(pipe) for pipe in store[1:]]
+        lent = StoreProxy(pipes, changes=Changes(store[0]), broken=lambda: os._exit(1))  # the owner starts another process
+    asyncio.run(_to_the_end(socket.socket(fileno=calls), lent))
+
+
+async def _to_the_end(end: socket.socket, lent: StoreProxy | None) -> None:
+    """Serve, then end the process without waiting for what its threads still compute."""
+    code = 1
+    try:
+        await _serve(end, lent)
+        code = 0
+    except Exception:  # noqa: BLE001 - the owner notices the end
+        _log.exception("an answering process has failed")
+    finally:
+        os._exit(code)
 
 
 async def _serve(end: socket.socket, lent: StoreProxy | None) -> None:
+    asyncio.get_running_loop().set_default_executor(ThreadPoolExecutor(THREADS, thread_name_prefix="lodestone"))
     channel = await Channel.over(end)
     begin = await channel.receive()
     if not isinstance(begin, Begin):
@@ -76,7 +96,7 @@ async def _serve(end: socket.socket, lent: StoreProxy | None) -> None:
         return
     try:
         await worker.work()
-    except (EOFError, OSError):
+    except* (EOFError, OSError):
         _log.debug("the owner has ended, or wants no answers any more")
     await worker.close()
 
@@ -120,13 +140,11 @@ class _Worker:
         if self._live is None:
             raise AssertionError("open comes first")
         await self._channel.send(Opened())
-        beside = [asyncio.create_task(self._tell_alive()), asyncio.create_task(self._live.follow(asyncio.Lock()))]
-        try:
+        async with asyncio.TaskGroup() as beside:  # without one of them the process is of no use: it ends
+            beside.create_task(self._tell_alive())
+            beside.create_task(self._live.follow(asyncio.Lock()))
             while True:
                 self._take(await self._channel.receive())
-        finally:
-            for task in [*beside, *self._tasks.values()]:
-                task.cancel()
 
     async def close(self) -> None:
         """Write the records that wait."""
@@ -149,33 +167,45 @@ class _Worker:
         task.add_done_callback(lambda _: self._tasks.pop(number, None))
 
     async def _answer(self, ask: Ask) -> None:
+        """Answer a search; the owner raises what went wrong."""
+        message: Done | Failed
+        try:
+            message = Done(ask.number, await self._searched(ask))
+        except LodestoneError as error:
+            message = Failed(ask.number, error)
+        except Exception as error:  # noqa: BLE001 - the log has everything
+            _log.exception("a search failed")
+            message = Failed(ask.number, RuntimeError(f"{type(error).__name__}: {error}"))
+        await self._tell(message)
+
+    async def _searched(self, ask: Ask) -> SearchResponse | None:
         if self._live is None:
             raise AssertionError("open comes first")
         engine, context = self._live.answering.engine, ask.context
-        try:
-            match ask.method:
-                case "answer":
-                    done = Done(ask.number, await engine.answer(*ask.arguments, request_context=context))
-                case "similar":
-                    done = Done(ask.number, await engine.similar(*ask.arguments, request_context=context))
-                case "events":
-                    async with aclosing(engine.events(*ask.arguments, request_context=context)) as events:
-                        async for event in events:
-                            await self._channel.send(Part(ask.number, event))
-                    done = Done(ask.number, None)
-        except LodestoneError as error:
-            await self._channel.send(Failed(ask.number, error))
-        except OSError:
-            raise
-        except Exception as error:  # noqa: BLE001 - the owner raises it; the log has everything
-            _log.exception("a search failed")
-            await self._channel.send(Failed(ask.number, RuntimeError(f"{type(error).__name__}: {error}")))
-        else:
-            await self._channel.send(done)
+        match ask.method:
+            case "answer":
+                return await engine.answer(*ask.arguments, request_context=context)
+            case "similar":
+                return await engine.similar(*ask.arguments, request_context=context)
+            case "events":
+                async with aclosing(engine.events(*ask.arguments, request_context=context)) as events:
+                    async for event in events:
+                        await self._channel.send(Part(ask.number, event))
+                return None
 
     async def _settle(self, number: int, query_id: str | None) -> None:
         await asyncio.to_thread(self._recorder.settle, query_id)
-        await self._channel.send(Done(number, None))
+        await self._tell(Done(number, None))
+
+    async def _tell(self, message: Done | Failed) -> None:
+        """Send the end of a call, whatever it holds."""
+        try:
+            await self._channel.send(message)
+        except OSError:
+            _log.debug("the owner has ended")
+        except Exception as error:  # noqa: BLE001 - what cannot be pickled is told by its text
+            _log.exception("an answer cannot be sent")
+            await self._channel.send(Failed(message.number, RuntimeError(f"{type(error).__name__}: {error}")))
 
     async def _tell_alive(self) -> None:
         while True:
@@ -184,7 +214,8 @@ class _Worker:
 
     def _observe(self, observer: Literal["engines", "records", "texts", "pictures"], method: str, *arguments: object) -> None:
         """Tell the owner what was measured, from any thread."""
-        self._loop.call_soon_threadsafe(self._post, Observed(observer, method, arguments))
+        with suppress(RuntimeError):  # the loop has ended
+            self._loop.call_soon_threadsafe(self._post, Observed(observer, method, arguments))
 
     def _post(self, message: Message) -> None:
         try:

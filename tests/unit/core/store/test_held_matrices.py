@@ -15,6 +15,7 @@ from lodestone.errors import InvalidRequestError, UnknownNameError
 from lodestone.store.aliases import JsonAliasTable
 from lodestone.store.base import Filter, HasId, MatchAny, PointBatch, VectorQuery
 from lodestone.store.changes import Changes
+from lodestone.store.edge.collection import EdgeCollection
 from lodestone.store.edge.matrix_keeper import MatrixPolicy
 from lodestone.store.edge.store import EdgeStore
 from lodestone.store.proxy import held_matrices
@@ -98,7 +99,11 @@ def test_every_change_is_seen_at_once(proxy: StoreProxy, owned: EdgeStore, asked
         assert len(proxy.search("photos", [VectorQuery(WORDS.vector, limit=COUNT, exact=True)])[0]) == COUNT * 2 // 3
     elif change == "erase":
         owned.delete("photos", [best])
+        agree(proxy, owned)
+        before = asked.count("shared_matrix")
         owned.erase("photos")
+        agree(proxy, owned)
+        assert asked.count("shared_matrix") > before
     elif change == "build":
         owned.build("photos")
         assert proxy.search("photos", [WORDS])[0].ids == owned.search("photos", [WORDS])[0].ids
@@ -121,6 +126,25 @@ def test_while_somebody_writes_the_owner_answers(
     agree(proxy, owned)
     assert asked.count("shared_matrix") == 1
     assert asked.count("search") == 3
+
+
+def test_what_is_compared_between_two_pieces_of_a_write_is_not_true_after_the_next_one(
+    proxy: StoreProxy, owned: EdgeStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    many = 700  # three pieces
+    ids = [f"00000000-0000-0000-0002-{number:012d}" for number in range(many)]
+    vectors = RNG.normal(size=(many, DIM)).astype(np.float32) + WORDS.vector
+    upsert, seen = EdgeCollection.upsert, []
+
+    def watched(collection: EdgeCollection, points: PointBatch) -> None:
+        upsert(collection, points)
+        agree(proxy, owned)
+        seen.append(len(points))
+
+    monkeypatch.setattr(EdgeCollection, "upsert", watched)
+    owned.upsert("photos", PointBatch(ids, vectors, [{"corpus": "c1"}] * many))
+    assert len(seen) == 3
+    agree(proxy, owned)
 
 
 def test_a_change_that_goes_on_is_one_already(proxy: StoreProxy, owned: EdgeStore) -> None:
@@ -152,14 +176,17 @@ def test_a_large_matrix_is_mapped_and_its_file_follows_when_nobody_writes(
 ) -> None:
     monkeypatch.setattr("lodestone.store.edge.matrix_keeper.FILE_NUMBERS", 1)
     monkeypatch.setattr("lodestone.store.edge.matrix_keeper._QUIET_S", 0.05)
-    for step in range(3):
+    for step in range(4):
         agree(proxy, owned)  # asks the owner until the file is there
         while not proxy.instant("photos"):
             agree(proxy, owned)
         before = len(asked)
         agree(proxy, owned)
         assert len(asked) == before
-        owned.delete("photos", [IDS[step]])
+        if step == 1:
+            owned.erase("photos")  # another generation, which has no file yet
+        else:
+            owned.delete("photos", [IDS[step]])
         assert not proxy.instant("photos")
 
 

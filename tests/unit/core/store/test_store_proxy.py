@@ -142,3 +142,39 @@ def test_calls_of_several_threads_get_their_own_answers(owned: VectorStore) -> N
         for thread in threads:
             thread.join()
     assert wrong == []
+
+
+def test_a_broken_pipe_is_told_and_not_used_again_and_the_others_are(owned: VectorStore) -> None:
+    pairs = [Pipe() for _ in range(3)]
+    StoreHost(owned, [own for own, _ in pairs[1:]]).start()
+    told: list[int] = []
+    with closing(StoreProxy([other for _, other in reversed(pairs)], timeout_s=0.2, broken=lambda: told.append(1))) as proxy:
+        with pytest.raises(StoreError, match="does not answer"):
+            proxy.count("photos")  # by the pipe that nobody serves
+        assert told == [1]
+        for _ in range(6):
+            assert proxy.count("photos") == 40
+
+
+def test_a_page_that_cannot_be_read_or_sent_is_an_error_and_the_pipe_goes_on(
+    owned: VectorStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with closing(hosted(owned)) as proxy:
+        first, scroll = next(owned.scroll("photos")), owned.scroll
+
+        def half(*_: object, **__: object) -> Iterator[PointBatch]:
+            yield first
+            raise OSError("the disk is away")
+
+        monkeypatch.setattr(owned, "scroll", half)
+        with pytest.raises(StoreError, match="the disk is away"):
+            list(proxy.scroll("photos"))
+        monkeypatch.setattr(owned, "scroll", lambda *_, **__: iter([lambda: None]))
+        with pytest.raises(StoreError, match="pickle"):
+            list(proxy.scroll("photos"))
+        monkeypatch.setattr(owned, "scroll", scroll)
+        assert len(list(proxy.scroll("photos", batch_size=10))) == 4
+        monkeypatch.setattr(owned, "info", lambda _name: lambda: None)
+        with pytest.raises(StoreError, match="pickle"):
+            proxy.info("photos")
+        assert proxy.count("photos") == 40
