@@ -81,14 +81,20 @@ class StoreHost:
             return False, _passed_on(error)
 
 
-def _send(pipe: Connection, fine: bool, value: Any) -> None:  # noqa: ANN401 - what a method returns
-    """Send what came of a call; what cannot be pickled is told by its text. Raises OSError where the other process is gone."""
+def _send(pipe: Connection, fine: bool, value: Any) -> bool:  # noqa: ANN401 - what a method returns
+    """Send what came of a call; what cannot be pickled is told by its text, and False is returned.
+
+    Raises:
+        OSError: the other process is gone.
+    """
     try:
         pipe.send((fine, value))
     except OSError:
         raise
     except Exception as error:  # noqa: BLE001 - of pickle: anything
         pipe.send((False, _passed_on(error)))
+        return False
+    return True
 
 
 def _passed_on(error: Exception) -> LodestoneError:
