@@ -15,7 +15,7 @@ from tests.support.qdrant_server import QdrantServer
 from lodestone.catalog.catalog import Catalog
 from lodestone.store.aliases import JsonAliasTable
 from lodestone.store.base import VectorStore
-from lodestone.store.changes import Changes
+from lodestone.store.change_count import ChangeCount
 from lodestone.store.edge.matrix_keeper import MatrixPolicy
 from lodestone.store.edge.store import EdgeStore
 from lodestone.store.factory import open_store
@@ -65,10 +65,10 @@ def matrix_store(tmp_path: Path) -> Iterator[VectorStore]:
 @pytest.fixture
 def proxied_store(edge_store: EdgeStore) -> Iterator[VectorStore]:
     """The embedded store as another process of this machine has it: behind pipes, with matrices of its own."""
-    edge_store.changes = Changes()
+    edge_store.changes = ChangeCount()
     pairs = [Pipe() for _ in range(4)]
     StoreHost(edge_store, [own for own, _ in pairs]).start()
-    changes = Changes(os.dup(edge_store.changes.descriptor))
+    changes = ChangeCount(os.dup(edge_store.changes.descriptor))
     with closing(StoreProxy([other for _, other in pairs], changes=changes)) as store:
         yield store
 

@@ -24,6 +24,7 @@ from lodestone.errors import InvalidRequestError, NotFoundError
 from lodestone.query.asking.request_context import NOW
 from lodestone_schemas.api import DoneEvent, SearchOptions, SearchRequest, SearchResponse
 from lodestone_serve.hosting.answering import pool as pools
+from lodestone_serve.hosting.answering.messages import Observed
 from lodestone_serve.hosting.answering.pool import AnsweringPool, SpreadAnswers, Worker, WorkerGoneError
 from lodestone_serve.inference.home import home_services
 from lodestone_serve.telemetry.metrics import Metrics
@@ -51,10 +52,11 @@ def settings_of(home: Path) -> Settings:
 class Opened:
     """A home that this process owns, and a pool of workers beside it."""
 
-    def __init__(self, session: Any, pool: AnsweringPool, metrics: Metrics) -> None:
+    def __init__(self, session: Any, pool: AnsweringPool, metrics: Metrics, observed: list[Observed]) -> None:
         self.session = session
         self.pool = pool
         self.metrics = metrics
+        self.observed = observed
         self.own_answers = 0
 
     @property
@@ -80,10 +82,11 @@ async def opened(home: Path, *, processes: int = 1) -> AsyncIterator[Opened]:
     session: Any = services.session
     await session.open()
     metrics = Metrics()
-    pool = AnsweringPool(settings, session.runtime.store, lambda _observed: None, metrics)
+    observed: list[Observed] = []
+    pool = AnsweringPool(settings, session.runtime.store, observed.append, metrics)
     pool.start(processes)
     try:
-        yield Opened(session, pool, metrics)
+        yield Opened(session, pool, metrics, observed)
     finally:
         await pool.close()
         await session.close()
@@ -111,6 +114,7 @@ async def test_a_worker_answers_as_its_owner_does(home: Path) -> None:
         assert known not in told(found)
         events = [event async for event in worker.events(SearchRequest(query=WORDS[0]), NOW)]
         assert isinstance(events[-1], DoneEvent)
+        assert {("texts", "observe"), ("engines", "asked")} <= {(one.observer, one.method) for one in here.observed}
         assert [type(event) for event in events] == [
             type(one) async for one in here.engine.events(SearchRequest(query=WORDS[0]))
         ]
@@ -232,6 +236,8 @@ async def test_a_worker_that_cannot_start_leaves_the_owner_to_answer(home: Path,
     async with opened(home) as here:
         answer = await here.spread().answer(SearchRequest(query="a cat"))
         assert (len(answer.hits) > 0, here.own_answers, here.pool.ready) == (True, 1, [])
+        while not here.metrics.registry.get_sample_value("lodestone_answering_processes_ended_total"):
+            await asyncio.sleep(0.05)
 
 
 async def test_a_caller_that_leaves_is_not_worked_for(home: Path) -> None:

@@ -24,8 +24,11 @@ from lodestone.errors import ConfigurationError, LodestoneError, ServiceUnavaila
 from lodestone.services.corpora import CorpusUseCases
 from lodestone.services.search import SearchUseCases
 from lodestone.services.sessions.serving import ServingSession
+from lodestone_serve.hosting import one_process as one_process_module
+from lodestone_serve.hosting.answering.messages import Observed
 from lodestone_serve.hosting.listening import reserve, url_of
 from lodestone_serve.hosting.one_process import one_process
+from lodestone_serve.telemetry.metrics import Metrics
 from lodestone_serve.telemetry.sampling import Sampler
 
 TOKEN = "a-token-of-tests"
@@ -199,3 +202,31 @@ def test_a_query_that_names_no_deadline_waits_for_its_turn_within_the_settings(
         problem = client.post("/v1/search", json={"query": "a cat"}).json()
     assert problem["code"] == "deadline_exceeded"
     assert "while the query waited for its turn" in problem["detail"], "not the front answers, but the queue, which is earlier"
+
+
+def test_what_further_processes_measure_counts_as_if_it_had_been_here(tmp_path: Path) -> None:
+    session = one_process_module._Session(settings_for(tmp_path), metrics := Metrics())
+    for observed in (
+        Observed("texts", "observe", (3,)),
+        Observed("pictures", "observe", (2,)),
+        Observed("records", "lost", (4,)),
+        Observed("engines", "asked", ("exemplar", "drawn", 0.5, 6, 0.25)),
+    ):
+        session._take(observed)
+    told = {
+        "lodestone_text_batch_size_sum": {},
+        "lodestone_picture_batch_size_sum": {},
+        "lodestone_records_lost_total": {},
+        "lodestone_generator_guides_total": {"engine": "exemplar"},
+    }
+    assert [metrics.registry.get_sample_value(name, labels) for name, labels in told.items()] == [3, 2, 4, 6]
+
+
+@pytest.mark.parametrize(("asked", "here", "further"), [(1, 8, 0), (2, 8, 1), (5, 2, 4), (0, 8, 7), (0, 1, 0), (0, 64, 15)])
+def test_processes_are_those_of_the_settings_or_one_a_core(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, asked: int, here: int, further: int
+) -> None:
+    monkeypatch.setattr(one_process_module, "cores", lambda: here)
+    settings = settings_for(tmp_path)
+    serve = settings.serve.model_copy(update={"processes": asked})
+    assert one_process_module.further_processes(settings.model_copy(update={"serve": serve})) == further

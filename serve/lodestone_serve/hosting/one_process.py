@@ -203,7 +203,7 @@ class _Session(ServingSession):
     def _start_workers(self) -> None:
         settings = self._settings
         self._metrics.answering.set(1)
-        further = (settings.serve.processes or min(cores(), MOST_PROCESSES)) - 1
+        further = further_processes(settings)
         if further < 1:
             return
         store = self.runtime.store if isinstance(self.runtime.store, EdgeStore) else None
@@ -214,3 +214,8 @@ class _Session(ServingSession):
     def _take(self, observed: Observed) -> None:
         """Count what a further process has measured as if it had been here."""
         getattr(self._observers[observed.observer], observed.method)(*observed.arguments)
+
+
+def further_processes(settings: Settings) -> int:
+    """Return how many processes answer searches beside the one that owns the home."""
+    return (settings.serve.processes or min(cores(), MOST_PROCESSES)) - 1

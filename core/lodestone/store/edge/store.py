@@ -32,7 +32,7 @@ from lodestone.store.base import (
     VectorQuery,
     VectorStore,
 )
-from lodestone.store.changes import Changes
+from lodestone.store.change_count import ChangeCount
 from lodestone.store.checks import (
     check_ids,
     check_kind,
@@ -100,7 +100,7 @@ class EdgeStore(VectorStore):
         may_only_read: bool = False,
         matrix: MatrixPolicy = MatrixPolicy(),  # noqa: B008 - immutable
     ) -> None:
-        self.changes: Changes | None = None
+        self.changes: ChangeCount | None = None
         self._root = root
         self._matrix = matrix
         self._aliases = aliases

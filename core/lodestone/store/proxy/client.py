@@ -31,22 +31,18 @@ from lodestone.store.base import (
     VectorQuery,
     VectorStore,
 )
-from lodestone.store.changes import Changes
+from lodestone.store.change_count import ChangeCount
 from lodestone.store.checks import check_ids
 from lodestone.store.edge.shared_matrix import SharedMatrix
 from lodestone.store.proxy.held_matrices import HeldMatrices
 from lodestone_schemas.collections import CollectionSpec
 
 CALL_TIMEOUT_S: Final = 30.0
-"""Seconds to wait for the answer of a read; writes and builds take as long as they take."""
+"""Seconds to wait for the answer of a read; what writes, builds or reads whole files takes as long as it takes."""
 
-_READS: Final = frozenset({"capabilities", "collections", "info", "outside_graph", "search", "search_sparse", "retrieve"}) | {
-    "scroll",
-    "count",
-    "aliases",
-    "ping",
-    "shared_matrix",
-}
+_WRITES: Final = frozenset(
+    {"create", "drop", "upsert", "upsert_sparse", "delete", "delete_matching", "build", "erase", "examine_files", "settle"}
+)
 _GONE: Final = "the process that owns the embedded store is gone"
 _SILENT: Final = "the process that owns the embedded store does not answer"
 _HINT: Final = "start `lodestone serve` again; logs/service.log in the home says why it ended"
@@ -66,7 +62,7 @@ class StoreProxy(VectorStore):
         self,
         pipes: Sequence[Connection],
         *,
-        changes: Changes | None = None,
+        changes: ChangeCount | None = None,
         timeout_s: float = CALL_TIMEOUT_S,
         broken: Callable[[], None] = lambda: None,
     ) -> None:
@@ -172,7 +168,7 @@ class StoreProxy(VectorStore):
     def scroll(self, name: str, filter_: Filter | None = None, *, batch_size: int = 256) -> Iterator[PointBatch]:
         """Yield all matching points, by ascending id, in batches. One pipe is taken until the last one is read or given up."""
         with self._pipe() as pipe:
-            self._send(pipe, "scroll", (name, filter_), {"batch_size": batch_size})
+            pipe.send(("scroll", (name, filter_), {"batch_size": batch_size}))
             try:
                 while (page := self._answer(pipe, "scroll")) is not None:
                     yield page
@@ -215,7 +211,7 @@ class StoreProxy(VectorStore):
 
     def _call(self, method: str, *arguments: object, **options: object) -> Any:  # noqa: ANN401 - what the method returns
         with self._pipe() as pipe:
-            self._send(pipe, method, arguments, options)
+            pipe.send((method, arguments, options))
             return self._answer(pipe, method)
 
     @contextmanager
@@ -241,11 +237,8 @@ class StoreProxy(VectorStore):
             raise
         self._free.put(pipe)
 
-    def _send(self, pipe: Connection, method: str, arguments: tuple[object, ...], options: dict[str, object]) -> None:
-        pipe.send((method, arguments, options))
-
     def _answer(self, pipe: Connection, method: str) -> Any:  # noqa: ANN401 - what the method returns
-        if method in _READS and not pipe.poll(self._timeout_s):
+        if method not in _WRITES and not pipe.poll(self._timeout_s):
             raise TimeoutError
         fine, value = pipe.recv()
         if not fine:

@@ -10,7 +10,7 @@ from typing import Final
 
 from lodestone.errors import UnknownNameError
 from lodestone.store.base import Neighbours, VectorQuery, Vectors
-from lodestone.store.changes import Changes
+from lodestone.store.change_count import ChangeCount
 from lodestone.store.checks import check_query
 from lodestone.store.edge.matrix import VectorMatrix
 from lodestone.store.edge.records import has_ids
@@ -48,7 +48,7 @@ class HeldMatrices:
         changes: The owner's count.
     """
 
-    def __init__(self, fetch: Fetch, changes: Changes) -> None:
+    def __init__(self, fetch: Fetch, changes: ChangeCount) -> None:
         self._fetch = fetch
         self._changes = changes
         self._held: dict[str, _Held] = {}

@@ -41,11 +41,6 @@ class StoreHost:
         for thread in self._threads:
             thread.start()
 
-    def join(self, timeout_s: float) -> None:
-        """Wait until all other ends are closed, for so many seconds a thread at most."""
-        for thread in self._threads:
-            thread.join(timeout_s)
-
     def _serve(self, pipe: Connection) -> None:
         try:
             with pipe:

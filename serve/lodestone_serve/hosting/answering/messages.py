@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Any, Final, Literal
 
 from lodestone.config.settings import Settings
+from lodestone.errors import LodestoneError
 from lodestone.query.asking.request_context import RequestContext
 from lodestone_schemas.api import Event, SearchResponse
 
@@ -32,7 +33,7 @@ class Begin:
 
 
 @dataclass(frozen=True, slots=True)
-class Ask:
+class SearchCall:
     """A search.
 
     Attributes:
@@ -69,7 +70,14 @@ class Opened:
 
 
 @dataclass(frozen=True, slots=True)
-class Alive:
+class NotOpened:
+    """The worker cannot open the home, and ends."""
+
+    error: LodestoneError
+
+
+@dataclass(frozen=True, slots=True)
+class SignOfLife:
     """The worker's event loop runs."""
 
 
@@ -82,7 +90,7 @@ class Part:
 
 
 @dataclass(frozen=True, slots=True)
-class Done:
+class CallEnded:
     """A call has ended well; `answer` is that of a search, None for events and records."""
 
     number: int
@@ -90,8 +98,8 @@ class Done:
 
 
 @dataclass(frozen=True, slots=True)
-class Failed:
-    """A call, or for number -1 the worker's start, has ended with an error."""
+class CallFailed:
+    """A call has ended with an error."""
 
     number: int
     error: Exception
@@ -106,7 +114,7 @@ class Observed:
     arguments: tuple[Any, ...]
 
 
-Message = Begin | Ask | Withdraw | Settle | Opened | Alive | Part | Done | Failed | Observed
+Message = Begin | NotOpened | SearchCall | Withdraw | Settle | Opened | SignOfLife | Part | CallEnded | CallFailed | Observed
 
 
 class Channel:

@@ -25,23 +25,24 @@ from lodestone.config.settings import Settings
 from lodestone.errors import ServiceUnavailableError
 from lodestone.query.asking.request_context import NOW, RequestContext
 from lodestone.services.sessions.session import Answering
-from lodestone.store.changes import Changes
+from lodestone.store.change_count import ChangeCount
 from lodestone.store.edge.store import EdgeStore
 from lodestone.store.proxy.host import StoreHost
 from lodestone_schemas.api import Event, SearchOptions, SearchRequest, SearchResponse
 from lodestone_serve.hosting.answering.messages import (
-    Alive,
-    Ask,
     Begin,
+    CallEnded,
+    CallFailed,
     Channel,
-    Done,
-    Failed,
     Message,
     Method,
+    NotOpened,
     Observed,
     Opened,
     Part,
+    SearchCall,
     Settle,
+    SignOfLife,
     Withdraw,
 )
 from lodestone_serve.telemetry.metrics import Metrics
@@ -88,7 +89,7 @@ class AnsweringPool:
         self._observe = observe
         self._metrics = metrics
         if store is not None and store.changes is None:
-            store.changes = Changes()  # before the first worker starts, and one for all of them
+            store.changes = ChangeCount()  # before the first worker starts, and one for all of them
         self._workers: dict[str, Worker] = {}
         self._keepers: list[asyncio.Task[None]] = []
 
@@ -145,11 +146,11 @@ class _Call:
     """A call under way.
 
     Attributes:
-        answers: What has come of it, in order; the last is Done or Failed.
+        answers: What has come of it, in order; the last is CallEnded or CallFailed.
         begun: Whether something has come.
     """
 
-    answers: asyncio.Queue[Part | Done | Failed] = field(default_factory=asyncio.Queue)
+    answers: asyncio.Queue[Part | CallEnded | CallFailed] = field(default_factory=asyncio.Queue)
     begun: bool = False
 
 
@@ -238,12 +239,12 @@ class Worker:
         """Tell those who wait for this worker that it will not answer; `begun`: those to whom something has come, too."""
         for number, call in self._calls.items():
             if begun or not call.begun:
-                call.answers.put_nowait(Failed(number, WorkerGoneError()))
+                call.answers.put_nowait(CallFailed(number, WorkerGoneError()))
 
     async def end(self) -> None:
         """Close the channel, which ends the process, and make sure that it does."""
         if self._starting is not None:
-            with suppress(OSError):  # there is no process
+            with suppress(Exception):  # there is no process, and `run` has told why
                 end = await self._starting
                 if self._channel is None:
                     end.close()
@@ -259,15 +260,15 @@ class Worker:
             WorkerGoneError: the process ended before.
             LodestoneError: as the engine's method.
         """
-        async with aclosing(self._called(lambda number: Ask(number, method, arguments, context))) as answers:
+        async with aclosing(self._called(lambda number: SearchCall(number, method, arguments, context))) as answers:
             async for answer in answers:
-                if isinstance(answer, Done) and answer.answer is not None:
+                if isinstance(answer, CallEnded) and answer.answer is not None:
                     return answer.answer
         raise AssertionError("a search ends with an answer or an exception")
 
     async def events(self, request: SearchRequest, context: RequestContext) -> AsyncGenerator[Event, None]:
         """Yield the events of a search; raises as `ask`."""
-        async with aclosing(self._called(lambda number: Ask(number, "events", (request,), context))) as answers:
+        async with aclosing(self._called(lambda number: SearchCall(number, "events", (request,), context))) as answers:
             async for answer in answers:
                 if isinstance(answer, Part):
                     yield answer.event
@@ -278,7 +279,7 @@ class Worker:
             async for _ in answers:
                 pass
 
-    async def _called(self, message: Callable[[int], Ask | Settle]) -> AsyncGenerator[Part | Done, None]:
+    async def _called(self, message: Callable[[int], SearchCall | Settle]) -> AsyncGenerator[Part | CallEnded, None]:
         """Send a call, and yield what comes of it; a caller that leaves before its end withdraws it."""
         if self._channel is None:
             raise WorkerGoneError
@@ -290,9 +291,9 @@ class Worker:
             while not ended:
                 answer = await call.answers.get()
                 # A worker that was given up may still answer, unless it is told not to.
-                given_up = isinstance(answer, Failed) and isinstance(answer.error, WorkerGoneError)
+                given_up = isinstance(answer, CallFailed) and isinstance(answer.error, WorkerGoneError)
                 ended = not given_up and not isinstance(answer, Part)
-                if isinstance(answer, Failed):
+                if isinstance(answer, CallFailed):
                     raise answer.error
                 yield answer
         except OSError:
@@ -310,13 +311,13 @@ class Worker:
             case Opened():
                 self._opened = True
                 _log.info("a further process answers searches", process=self._name, pid=self.pid)
-            case Alive():
+            case SignOfLife():
                 pass
             case Observed():
                 self._observe(message)
-            case Failed(-1, error):
+            case NotOpened(error):
                 raise ServiceUnavailableError(f"it cannot open the home: {error}")
-            case Part(number) | Done(number) | Failed(number):
+            case Part(number) | CallEnded(number) | CallFailed(number):
                 if number in self._calls:
                     self._calls[number].begun = True
                     self._calls[number].answers.put_nowait(message)

@@ -26,21 +26,22 @@ from lodestone.home.runtime import Runtime
 from lodestone.query_log.recorder import Recorder
 from lodestone.services.sessions.live_engine import LiveEngine, WarmEngine
 from lodestone.services.sessions.serving import THREADS
-from lodestone.store.changes import Changes
+from lodestone.store.change_count import ChangeCount
 from lodestone.store.proxy.client import StoreProxy
 from lodestone_schemas.api import SearchResponse
 from lodestone_serve.hosting.answering.messages import (
-    Alive,
-    Ask,
     Begin,
+    CallEnded,
+    CallFailed,
     Channel,
-    Done,
-    Failed,
     Message,
+    NotOpened,
     Observed,
     Opened,
     Part,
+    SearchCall,
     Settle,
+    SignOfLife,
     Withdraw,
 )
 from lodestone_serve.hosting.process_setup import prepare_process
@@ -65,7 +66,7 @@ def main(arguments: list[str]) -> None:
     lent = None
     if store:
         pipes = [Connection(pipe) for pipe in store[1:]]
-        lent = StoreProxy(pipes, changes=Changes(store[0]), broken=lambda: os._exit(1))  # the owner starts another process
+        lent = StoreProxy(pipes, changes=ChangeCount(store[0]), broken=lambda: os._exit(1))  # the owner starts another process
     asyncio.run(_to_the_end(socket.socket(fileno=calls), lent))
 
 
@@ -92,7 +93,7 @@ async def _serve(end: socket.socket, lent: StoreProxy | None) -> None:
     try:
         await worker.open()
     except LodestoneError as error:
-        await channel.send(Failed(-1, error))
+        await channel.send(NotOpened(error))
         return
     try:
         await worker.work()
@@ -152,7 +153,7 @@ class _Worker:
 
     def _take(self, message: Message) -> None:
         match message:
-            case Ask():
+            case SearchCall():
                 self._start(message.number, self._answer(message))
             case Settle(number, query_id):
                 self._start(number, self._settle(number, query_id))
@@ -166,19 +167,19 @@ class _Worker:
         task = self._tasks[number] = asyncio.create_task(work)
         task.add_done_callback(lambda _: self._tasks.pop(number, None))
 
-    async def _answer(self, ask: Ask) -> None:
+    async def _answer(self, ask: SearchCall) -> None:
         """Answer a search; the owner raises what went wrong."""
-        message: Done | Failed
+        message: CallEnded | CallFailed
         try:
-            message = Done(ask.number, await self._searched(ask))
+            message = CallEnded(ask.number, await self._searched(ask))
         except LodestoneError as error:
-            message = Failed(ask.number, error)
+            message = CallFailed(ask.number, error)
         except Exception as error:  # noqa: BLE001 - the log has everything
             _log.exception("a search failed")
-            message = Failed(ask.number, RuntimeError(f"{type(error).__name__}: {error}"))
+            message = CallFailed(ask.number, RuntimeError(f"{type(error).__name__}: {error}"))
         await self._tell(message)
 
-    async def _searched(self, ask: Ask) -> SearchResponse | None:
+    async def _searched(self, ask: SearchCall) -> SearchResponse | None:
         if self._live is None:
             raise AssertionError("open comes first")
         engine, context = self._live.answering.engine, ask.context
@@ -195,9 +196,9 @@ class _Worker:
 
     async def _settle(self, number: int, query_id: str | None) -> None:
         await asyncio.to_thread(self._recorder.settle, query_id)
-        await self._tell(Done(number, None))
+        await self._tell(CallEnded(number, None))
 
-    async def _tell(self, message: Done | Failed) -> None:
+    async def _tell(self, message: CallEnded | CallFailed) -> None:
         """Send the end of a call, whatever it holds."""
         try:
             await self._channel.send(message)
@@ -205,11 +206,11 @@ class _Worker:
             _log.debug("the owner has ended")
         except Exception as error:  # noqa: BLE001 - what cannot be pickled is told by its text
             _log.exception("an answer cannot be sent")
-            await self._channel.send(Failed(message.number, RuntimeError(f"{type(error).__name__}: {error}")))
+            await self._channel.send(CallFailed(message.number, RuntimeError(f"{type(error).__name__}: {error}")))
 
     async def _tell_alive(self) -> None:
         while True:
-            await self._channel.send(Alive())
+            await self._channel.send(SignOfLife())
             await asyncio.sleep(ALIVE_S)
 
     def _observe(self, observer: Literal["engines", "records", "texts", "pictures"], method: str, *arguments: object) -> None:

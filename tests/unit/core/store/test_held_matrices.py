@@ -14,7 +14,7 @@ import pytest
 from lodestone.errors import InvalidRequestError, UnknownNameError
 from lodestone.store.aliases import JsonAliasTable
 from lodestone.store.base import Filter, HasId, MatchAny, PointBatch, VectorQuery
-from lodestone.store.changes import Changes
+from lodestone.store.change_count import ChangeCount
 from lodestone.store.edge.collection import EdgeCollection
 from lodestone.store.edge.matrix_keeper import MatrixPolicy
 from lodestone.store.edge.store import EdgeStore
@@ -34,7 +34,7 @@ WORDS = VectorQuery(RNG.normal(size=DIM).astype(np.float32), limit=12, exact=Tru
 def owned(tmp_path: Path) -> Iterator[EdgeStore]:
     aliases = JsonAliasTable(tmp_path / "aliases.json")
     with closing(EdgeStore(tmp_path / "store", aliases=aliases, lock_timeout=0, matrix=MatrixPolicy(after=0))) as store:
-        store.changes = Changes()
+        store.changes = ChangeCount()
         store.create(CollectionSpec("photos", DIM))
         store.upsert("photos", PointBatch(IDS, VECTORS, [{"corpus": f"c{row % 3}"} for row in range(COUNT)]))
         yield store
@@ -54,7 +54,7 @@ def proxy(owned: EdgeStore, asked: list[str], monkeypatch: pytest.MonkeyPatch) -
     own, other = Pipe()
     StoreHost(owned, [own]).start()
     assert owned.changes is not None
-    with closing(StoreProxy([other], changes=Changes(os.dup(owned.changes.descriptor)))) as store:
+    with closing(StoreProxy([other], changes=ChangeCount(os.dup(owned.changes.descriptor)))) as store:
         yield store
 
 
@@ -191,8 +191,8 @@ def test_a_large_matrix_is_mapped_and_its_file_follows_when_nobody_writes(
 
 
 def test_a_counter_is_seen_through_another_descriptor() -> None:
-    own = Changes()
-    other = Changes(os.dup(own.descriptor))
+    own = ChangeCount()
+    other = ChangeCount(os.dup(own.descriptor))
     assert own.count == other.count == 0
     with own.changing():
         assert other.count == 1

@@ -7,6 +7,7 @@ import os
 import sys
 import tempfile
 import threading
+import weakref
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -15,13 +16,13 @@ from typing import Final
 _SIZE: Final = 8  # one aligned number, which is written and read in one step
 
 
-class Changes:
+class ChangeCount:
     """Counter that grows before and after each change of a store. Thread-safe; one process writes it.
 
     A reader that notes the count, then asks for something, and later finds the same count, knows that it is still true.
 
     Args:
-        descriptor: Descriptor of the counter's file, which is closed here; None makes a new counter.
+        descriptor: Descriptor of the counter's file, which this object closes when it goes; None makes a new counter.
     """
 
     def __init__(self, descriptor: int | None = None) -> None:
@@ -29,6 +30,7 @@ class Changes:
             descriptor = _new_file()
             os.write(descriptor, bytes(_SIZE))  # a hole would end the process where the disk is full
         self._descriptor = descriptor
+        weakref.finalize(self, os.close, descriptor)
         self._mapped = mmap.mmap(descriptor, _SIZE)
         self._numbers = memoryview(self._mapped).cast("Q")
         self._lock = threading.Lock()
