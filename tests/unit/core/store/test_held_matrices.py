@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Iterator
 from contextlib import closing
 from multiprocessing import Pipe
@@ -16,7 +17,7 @@ from lodestone.store.aliases import JsonAliasTable
 from lodestone.store.base import Filter, HasId, MatchAny, PointBatch, VectorQuery
 from lodestone.store.change_count import ChangeCount
 from lodestone.store.edge.collection import EdgeCollection
-from lodestone.store.edge.matrix_keeper import MatrixPolicy
+from lodestone.store.edge.matrix_keeper import MatrixKeeper, MatrixPolicy
 from lodestone.store.edge.store import EdgeStore
 from lodestone.store.proxy import held_matrices
 from lodestone.store.proxy.client import StoreProxy
@@ -51,11 +52,15 @@ def proxy(owned: EdgeStore, asked: list[str], monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setattr(held_matrices, "FRESH_S", 0.0)
     outcome = StoreHost._outcome
     monkeypatch.setattr(StoreHost, "_outcome", lambda host, method, *more: asked.append(method) or outcome(host, method, *more))
+    with closing(connected(owned)) as store:
+        yield store
+
+
+def connected(owned: EdgeStore) -> StoreProxy:
     own, other = Pipe()
     StoreHost(owned, [own]).start()
     assert owned.changes is not None
-    with closing(StoreProxy([other], changes=ChangeCount(os.dup(owned.changes.descriptor)))) as store:
-        yield store
+    return StoreProxy([other], changes=ChangeCount(os.dup(owned.changes.descriptor)))
 
 
 def agree(proxy: StoreProxy, owned: EdgeStore) -> None:
@@ -147,11 +152,33 @@ def test_what_is_compared_between_two_pieces_of_a_write_is_not_true_after_the_ne
     agree(proxy, owned)
 
 
-def test_a_change_that_goes_on_is_one_already(proxy: StoreProxy, owned: EdgeStore) -> None:
+def test_a_change_that_goes_on_is_one_already_and_its_end_another(
+    proxy: StoreProxy, owned: EdgeStore, asked: list[str]
+) -> None:
     agree(proxy, owned)
     assert owned.changes is not None
     with owned.changes.changing():
         assert not proxy.instant("photos")
+        agree(proxy, owned)
+        assert asked.count("shared_matrix") == 2
+    assert not proxy.instant("photos")
+    agree(proxy, owned)
+    assert asked.count("shared_matrix") == 3
+
+
+def test_what_nobody_asks_for_any_more_is_let_go(
+    proxy: StoreProxy, owned: EdgeStore, asked: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    owned.create(CollectionSpec("others", DIM))
+    owned.upsert("others", PointBatch(IDS[:3], VECTORS[:3], [{}] * 3))
+    proxy.search("others", [WORDS])
+    assert proxy.instant("others")
+    owned.delete("others", [IDS[0]])
+    monkeypatch.setattr(held_matrices, "_KEPT_S", 0.0)
+    agree(proxy, owned)
+    assert proxy._matrices is not None
+    assert set(proxy._matrices._held) == {"photos"}
+    assert list(proxy.search("others", [WORDS])[0].ids) == list(owned.search("others", [WORDS])[0].ids)
 
 
 def test_payloads_and_graphs_are_asked_of_the_owner(proxy: StoreProxy, owned: EdgeStore, asked: list[str]) -> None:
@@ -185,9 +212,29 @@ def test_a_large_matrix_is_mapped_and_its_file_follows_when_nobody_writes(
         assert len(asked) == before
         if step == 1:
             owned.erase("photos")  # another generation, which has no file yet
+            with closing(connected(owned)) as later:
+                while not later.instant("photos"):
+                    agree(later, owned)
         else:
             owned.delete("photos", [IDS[step]])
         assert not proxy.instant("photos")
+
+
+def test_a_file_that_cannot_be_written_is_not_tried_again_before_the_next_write(
+    proxy: StoreProxy, owned: EdgeStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tried: list[str] = []
+    monkeypatch.setattr("lodestone.store.edge.matrix_keeper.FILE_NUMBERS", 1)
+    monkeypatch.setattr("lodestone.store.edge.matrix_keeper._QUIET_S", 0.02)
+    monkeypatch.setattr(MatrixKeeper, "_write", lambda _keeper, _stamp, matrix, **_: tried.append(matrix.version) or False)
+    for expected in (1, 2):
+        while len(tried) < expected:
+            agree(proxy, owned)
+        until = time.monotonic() + 0.3
+        while time.monotonic() < until:
+            agree(proxy, owned)
+        assert len(tried) == expected
+        owned.delete("photos", [IDS[expected]])
 
 
 def test_a_counter_is_seen_through_another_descriptor() -> None:
