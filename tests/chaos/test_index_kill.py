@@ -146,7 +146,7 @@ def ids_of(folder: Path) -> set[str]:
         return set(image_ids(runtime).values())
 
 
-@pytest.mark.parametrize("executor", [pytest.param("ray", marks=pytest.mark.ray), "processes"])
+@pytest.mark.parametrize("executor", [pytest.param("ray", marks=[pytest.mark.ray, pytest.mark.nightly]), "processes"])
 def test_a_killed_driver_is_continued_and_leaves_no_workers(photos: Path, undisturbed: dict[str, Any], executor: str) -> None:
     folder = photos / executor
     process = start(folder, executor=executor)

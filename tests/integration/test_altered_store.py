@@ -13,6 +13,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
 from tests.support.points import make_points
 
@@ -131,7 +132,8 @@ def _bits(root: Path, names: list[str], seed: int) -> list[tuple[str, int, int]]
     draw, bits = random.Random(seed), []
     for name in names:
         content = (root / "store" / "collections" / name).read_bytes()
-        full = [start for start in range(0, len(content), 512) if any(content[start : start + 512])] or [0]
+        padded = np.frombuffer(content + bytes(-len(content) % 512), np.uint8).reshape(-1, 512)
+        full = [int(block) * 512 for block in np.flatnonzero(padded.any(axis=1))] or [0]
         start = draw.choice(full)
         bits.append((name, min(start + draw.randrange(512), len(content) - 1), draw.randrange(8)))
     return bits

@@ -404,6 +404,7 @@ def test_what_is_not_there_is_said(tmp_path: Path) -> None:
             restore_backup(runtime, open_area(tmp_path / "backup"))
 
 
+@pytest.mark.nightly
 @pytest.mark.slow
 def test_a_cluster_comes_back_from_a_bucket(
     runtime: Runtime,

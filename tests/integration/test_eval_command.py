@@ -99,6 +99,7 @@ def test_described_targets_are_reported_apart_and_pixels_are_read_once(photos: P
     assert "n = 44" in compared.out
 
 
+@pytest.mark.nightly
 @pytest.mark.slow
 def test_a_run_repeats_exactly(photos: Path, tmp_path: Path) -> None:
     values = []

@@ -20,7 +20,7 @@ from tests.support.image_servers import ImageServer
 from lodestone.home.running_service.address import find_service
 from lodestone_serve.traffic.proxy_middleware import GRACE_S
 
-pytestmark = [pytest.mark.ray, pytest.mark.slow, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.ray, pytest.mark.slow, pytest.mark.nightly, pytest.mark.timeout(300)]
 
 SOON = {"query": "a photo of a cat", "guides": 0, "deadline_ms": 1_000}
 DRAWN = """

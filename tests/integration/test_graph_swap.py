@@ -30,7 +30,7 @@ from lodestone.query_log.trace import Trace
 from lodestone.spaces.bridge_weights import BridgeWeights
 from lodestone_schemas.api import SearchResponse
 
-pytestmark = [pytest.mark.ray, pytest.mark.slow, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.ray, pytest.mark.slow, pytest.mark.nightly, pytest.mark.timeout(600)]
 
 REPLICAS = 2
 PICTURES = 12

@@ -102,6 +102,7 @@ def test_a_worker_that_dies_costs_nothing(ray_cluster: None, tmp_path: Path) -> 
     assert report.images == len(vectors) == 160
 
 
+@pytest.mark.nightly
 @pytest.mark.slow
 def test_a_run_whose_feed_and_ledger_are_killed_ends_and_the_next_one_does_the_rest(ray_cluster: None, tmp_path: Path) -> None:
     write_photos(tmp_path / "photos", 160)

@@ -128,6 +128,8 @@ def test_tasks_load_every_point_and_the_driver_writes_none(
     check_complete(store, target)
 
 
+@pytest.mark.nightly
+@pytest.mark.slow
 @pytest.mark.ray
 def test_a_task_whose_process_dies_with_half_a_group_is_run_again(
     ray_cluster: None, store: VectorStore, target: SpaceTarget, server: StoreServer, tmp_path: Path

@@ -302,6 +302,7 @@ def small_home(tmp_path: Path) -> Path:
     return tmp_path / "home"
 
 
+@pytest.mark.nightly
 @pytest.mark.slow
 @pytest.mark.chaos
 def test_a_killed_replica_is_replaced_and_a_stopped_service_leaves_nothing(small_home: Path) -> None:
