@@ -72,6 +72,11 @@ class Undisturbed:
     steps: list[float] = field(default_factory=list)
     stages: list[str] = field(default_factory=list)
 
+    @property
+    def embedded(self) -> int:
+        """How many steps were told before nothing was left to embed: slices are loaded while others are embedded."""
+        return next(place for place, stage in enumerate(self.stages) if stage in ("load", "verify"))
+
     def pace(self) -> str:
         """When each stage began."""
         firsts = dict(reversed(list(zip(self.stages, self.steps, strict=True))))
@@ -257,7 +262,7 @@ def run_rounds(cluster: ChaosCluster, seeds: Sequence[int], kinds: Callable[[int
     struck: Counter[str] = Counter()
     for place, seed in enumerate(seeds):
         at = time.monotonic()
-        faults = faults_of(seed, kinds(seed), wanted.steps, embedded=wanted.stages.index("load"))
+        faults = faults_of(seed, kinds(seed), wanted.steps, embedded=wanted.embedded)
         planned.update(kinds(seed))
         for replay in range(_REPLAYS):
             try:
