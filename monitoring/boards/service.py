@@ -99,6 +99,12 @@ def _load() -> Sequence[Panel]:
             (rate("lodestone_streams_resumed_total"), "resumed a second"),
             (rate("lodestone_streams_cancelled_total"), "given up a second"),
         ),
+        lines(
+            "Processes that answer",
+            (total_of("lodestone_answering_processes"), "answering"),
+            (rate("lodestone_answering_processes_ended_total"), "ended a second"),
+            help_="Of services on one machine (serve.processes). Those that end are replaced.",
+        ),
         rates("Refused requests and clients' errors", "lodestone_errors_total", "code", where='status=~"4.."'),
     ]
 
