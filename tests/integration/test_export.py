@@ -41,7 +41,7 @@ from lodestone.export.run import ExportReport, area_of, run_export
 from lodestone.export.tasks import WrittenFile
 from lodestone.files.opening import open_area
 from lodestone.home.runtime import Runtime
-from lodestone.indexing.bulk_work import Done, in_threads
+from lodestone.indexing.bulk_work import BulkWork, Done, in_threads
 from lodestone.indexing.faults import VARIABLE
 from lodestone.indexing.run.index_run import index_paths
 from lodestone.indexing.run.report import IndexRequest
@@ -263,6 +263,19 @@ def test_a_killed_export_goes_on_and_ends_like_an_undisturbed_one(folder: Path, 
     assert told.json["written"] == 3 - finished
     assert sum(path.stat().st_mtime_ns == before.get(path.name) for path in (folder / "out").glob("0*")) == finished
     assert files_of(folder / "out") == files_of(folder / "whole")
+
+
+def test_what_a_worker_leaves_that_is_killed_in_the_run_is_gone_at_its_end(runtime: Runtime, tmp_path: Path) -> None:
+    area = area_of(runtime, str(tmp_path / "out"))
+
+    def host(work: BulkWork[Any, Any], tasks: Any, /) -> Iterator[Done[Any, Any]]:
+        for done in in_threads(1)(work, tasks):
+            (tmp_path / "out" / f".{done[0].name}.0123.part").write_bytes(b"half a file")
+            yield done
+
+    report = run_export(runtime, ExportRequest(size=SMALL), area, host=host)
+    assert report.written == 3
+    assert list((tmp_path / "out").glob(".*.part")) == []
 
 
 def test_a_run_after_a_finished_one_writes_nothing(runtime: Runtime, tmp_path: Path) -> None:

@@ -149,7 +149,7 @@ class ExportDirectory:
         return [file.path for file in self._area.names()[1] if _FILE.fullmatch(file.path) and file.path not in kept]
 
     def complete(self, selection: ExportSelection, files: Sequence[WrittenFile]) -> None:
-        """Delete surplus files, write the manifest, and delete the receipts.
+        """Delete surplus files and what killed workers left, write the manifest, and delete the receipts.
 
         Args:
             selection: What is exported.
@@ -166,6 +166,7 @@ class ExportDirectory:
             "left_out": sum(len(file.left_out) for file in files),
             "files": [file.as_dict() for file in files],
         }
+        self._area.sweep("")
         self._area.write(_MANIFEST, _json(manifest))
         self._area.delete(_FORMER)
         self._area.delete_folder(_RECEIPTS)
