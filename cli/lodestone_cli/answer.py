@@ -103,6 +103,16 @@ def _height(printed: str, width: int) -> int:
     return sum(max(1, math.ceil(Text.from_ansi(line).cell_len / width)) for line in printed.splitlines())
 
 
+def _details(hit: Hit, corpus: str | None) -> list[str]:
+    """Return what stands below the name of a hit: its score, its corpus, what it was found by, and its caption."""
+    details = [f"{hit.score:.3f}", *([] if corpus is None else [f"[{printable(corpus)}]"])]
+    if hit.found_by:
+        details.append(f"by its {' and '.join(hit.found_by)}")
+    if hit.captions and not hit.contributions:
+        details.append(printable(hit.captions[0]))
+    return details
+
+
 def _print_hit(console: Console, hit: Hit, path: str | None, *, corpus: str | None, width: int, short: bool) -> None:
     """Print a hit on two lines, or on a single one without its caption where `short`."""
     from rich.style import Style
@@ -124,10 +134,7 @@ def _print_hit(console: Console, hit: Hit, path: str | None, *, corpus: str | No
     if short:
         return
     indent = " " * (width + 2)
-    details = [f"{hit.score:.3f}", *([] if corpus is None else [f"[{printable(corpus)}]"])]
-    if hit.captions and not hit.contributions:
-        details.append(printable(hit.captions[0]))
-    below = Text(indent + "  ".join(details), style="dim")
+    below = Text(indent + "  ".join(_details(hit, corpus)), style="dim")
     if console.is_terminal:  # elsewhere whoever reads it has no columns
         below.truncate(console.width, overflow="ellipsis")
     console.print(below)

@@ -46,7 +46,7 @@ _TRUE_WORDS = Path(__file__).parents[1] / "data" / "true_words.txt"
 
 
 class NoCaptions:
-    """Catalog of a collection without captions and tags, so that corrections know nothing of the pictures."""
+    """Catalog of a collection without captions, tags and folders, so that corrections know nothing of the pictures."""
 
     def corpus_ids(self, names: frozenset[str]) -> dict[str, str]:  # noqa: ARG002  (a contract)
         """Return an empty mapping: there are no corpora."""
@@ -55,6 +55,10 @@ class NoCaptions:
     def captioned_images(self, corpus_id: str | None = None) -> Iterator[tuple[str, list[str]]]:  # noqa: ARG002
         """Yield nothing, as no picture has a caption."""
         return iter(())
+
+    def filing_names(self, corpus_id: str | None = None, *, most: int) -> list[str]:  # noqa: ARG002
+        """Return an empty list, as no picture is in a folder."""
+        return []
 
     def list_tags(
         self,

@@ -1,7 +1,7 @@
-"""Delivery of tags, and of the words of captions, from the catalog's outbox to the sparse collection behind the alias `tags`.
+"""Delivery of tags and other words of pictures from the catalog's outbox to the sparse collection behind the alias `tags`.
 
 The catalog is the truth; the collection can be dropped at any time and is filled again from it. Image collections are never
-touched. A picture's point holds the words of all its tags and captions, so writing it twice changes
+touched. A picture's point holds the words of all its tags and captions, its names and its date, so writing it twice changes
 nothing: after a crash between any two steps, the next delivery repairs the collection. After writing, tags and captions are
 read once more, and those that changed meanwhile are written again, so that two processes that deliver at once cannot leave an
 older state behind.
@@ -9,7 +9,7 @@ older state behind.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
@@ -20,6 +20,7 @@ from lodestone.sources.captions import CaptionSource
 from lodestone.sources.uris import folders_of
 from lodestone.spaces.names import TAGS
 from lodestone.store.base import SparseBatch, SparseVector, VectorStore
+from lodestone.tags.filed import filed_words
 from lodestone.tags.service import FEEDBACK, USER
 from lodestone.tags.terms import VERSION, Given, PictureTag, picture_vector
 from lodestone_schemas.collections import PAYLOAD_FIELDS, CollectionSpec
@@ -34,8 +35,14 @@ _UNSHOWN: Final = frozenset({ImageState.GONE, ImageState.FAILED})  # other colle
 _GIVEN: Final[Mapping[str, Given]] = {USER: "words", FEEDBACK: "query"}
 
 
-def deliver(catalog: Catalog, store: VectorStore) -> int:
+def deliver(catalog: Catalog, store: VectorStore, *, most: int | None = None) -> int:
     """Bring the collection up to date with the catalog; it blocks, and only the store's owner may call it.
+
+    Args:
+        catalog: The truth.
+        store: Holds the collection.
+        most: Pictures after which it ends, to the next 256; the others stay in the outbox. None for all of them, and all of
+            them where the collection is new: only a whole one takes the place of the former.
 
     Returns:
         How many pictures were written or removed; 0 when there was nothing to do.
@@ -49,7 +56,7 @@ def deliver(catalog: Catalog, store: VectorStore) -> int:
         catalog.reset_tag_outbox()
     changes = catalog.tag_outbox(_BATCH)
     if not changes and fresh:
-        return 0  # there are neither tags nor captions, so no collection is needed
+        return 0  # there are no pictures, so no collection is needed
     if fresh:
         store.create(CollectionSpec(COLLECTION, sparse=True, fields=PAYLOAD_FIELDS))
     done = 0
@@ -57,7 +64,7 @@ def deliver(catalog: Catalog, store: VectorStore) -> int:
         _write(catalog, store, [change.image_id for change in changes])
         catalog.tags_delivered(changes)
         done += len(changes)
-        changes = catalog.tag_outbox(_BATCH)
+        changes = catalog.tag_outbox(_BATCH) if fresh or most is None or done < most else []
     if fresh:
         store.set_alias(TAGS, COLLECTION)  # the alias moves last: until now searches had no tags, or the former version's
     return done
@@ -87,10 +94,17 @@ def payload_of(image: ImageRecord) -> dict[str, Any]:
     return place | taken_fields(image.taken_at, image.utc_offset_minutes, image.taken_precision)
 
 
-def point_vector(tags: Sequence[TagRecord], captions: Sequence[CaptionRecord] = ()) -> SparseVector | None:
+def point_vector(
+    tags: Sequence[TagRecord], captions: Sequence[CaptionRecord] = (), filed: Iterable[str] = ()
+) -> SparseVector | None:
     """Return the sparse vector of a picture's tags and captions, or None when there is nothing to find.
 
     A tag without a score counts as certain. Keywords that a person wrote into the picture's file count as tags.
+
+    Args:
+        tags: Its tags.
+        captions: Its captions.
+        filed: Stems of the words under which it is filed.
     """
     given = [
         PictureTag(tag.text, 1.0 if tag.score is None else min(1.0, tag.score), _GIVEN.get(tag.source, "nobody"))
@@ -103,7 +117,7 @@ def point_vector(tags: Sequence[TagRecord], captions: Sequence[CaptionRecord] = 
         if caption.source == CaptionSource.KEYWORDS
         for keyword in caption.text.split(", ")
     ]
-    return picture_vector([*given, *keywords], [caption.text for caption in captions])
+    return picture_vector([*given, *keywords], [caption.text for caption in captions], filed)
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,16 +135,21 @@ class _Written:
         return self.tags.get(image_id, ()), self.captions.get(image_id, ())
 
 
+def _vector_of(image: ImageRecord, written: _Written, roots: Mapping[str, str]) -> SparseVector | None:
+    return point_vector(*written.of(image.image_id), filed_words(image, roots.get(image.root_id, "")))
+
+
 def _write(catalog: Catalog, store: VectorStore, image_ids: Sequence[str]) -> None:
     written = _Written.read(catalog, image_ids)
     while image_ids:
         images = catalog.images(image_ids)
+        roots = {root.root_id: root.name for root in catalog.roots()}
         points = {
             image_id: vector
             for image_id in image_ids
             if image_id in images
             and images[image_id].state not in _UNSHOWN
-            and (vector := point_vector(*written.of(image_id))) is not None
+            and (vector := _vector_of(images[image_id], written, roots)) is not None
         }
         if points:
             payloads = [payload_of(images[image_id]) for image_id in points]

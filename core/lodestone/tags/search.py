@@ -6,7 +6,8 @@ pictures often share half their words, which should count little, and a full mat
 
 What people wrote to a picture goes before what models see in it: pictures whose tags, given by people, or names in captions
 hold every content word of the query come first, and then those that hold every name in it. With these come, for a query of one
-word, the pictures whose captions hold it, where they are few: the word was written to tell them from the others.
+word, the pictures whose captions hold it, where they are few: the word was written to tell them from the others. The pictures
+that are filed under the words of a query which no picture shows (tags/filed.py) come first in the same way.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from lodestone.retrieval.fusion import TEXT_GUIDE, RankedList
 from lodestone.retrieval.tag_matches import TagMatches
 from lodestone.spaces.names import TAGS
 from lodestone.store.base import Filter, Neighbours, SparseQuery, VectorStore
+from lodestone.tags.filed import MOST_FILED, filed_query
 from lodestone.tags.terms import LiteralQuery, literal_query, query_vector
 
 LEAST: Final = 0.4  # share of the query's words
@@ -63,8 +65,11 @@ class TagSearch:
         vector, literal = query_vector(text), literal_query(text)
         if vector is None:
             return TagMatches(RankedList(TEXT_GUIDE, TAGS, self._weight, (), np.empty(0, np.float32)))
+        filed = filed_query(text)
         queries = [SparseQuery(vector, limit=limit, filter=filter_)]
         most = max(limit, 2 * self._few)
+        if filed is not None:
+            queries.append(SparseQuery(filed.telling_vector, limit=MOST_FILED, filter=filter_, ties_by_id=False))
         if literal is not None:
             # A word may be in the captions of a large part of the collection. Which of these are found does not matter.
             queries.append(SparseQuery(literal.vector, limit=most, filter=filter_, ties_by_id=False))
@@ -72,7 +77,14 @@ class TagSearch:
         is_all = len(found[-1].ids) < most
         if literal is not None and not is_all and literal.held(float(found[-1].scores[-1])) not in ("nothing", "caption"):
             found[-1:] = self._store.search_sparse(collection, [replace(queries[-1], ties_by_id=True)])
-        return matches_of(found[0], weight=self._weight, literal=literal, literally=found[-1], few=self._few if is_all else 0)
+        matches = matches_of(
+            found[0], weight=self._weight, literal=literal, literally=found[-1], few=self._few if is_all else 0
+        )
+        if filed is None or not found[1].ids:
+            return matches
+        if filed.others:  # pictures that are filed under other words alone may be many, and were left out until now
+            found[1:2] = self._store.search_sparse(collection, [replace(queries[1], vector=filed.vector)])
+        return replace(matches, filed=filed.split(found[1]))
 
 
 def matches_of(

@@ -5,8 +5,8 @@ query's words that the picture's tags hold, in [0, 1]. English endings are remov
 scripts without spaces are cut into pairs of characters.
 
 The vector of a picture also says, in dimensions of their own, which words people wrote to it: the words of the tags that they
-gave, the names in its captions (names.py), and the other words of its captions. `LiteralQuery` finds the pictures by whose
-words a query should be answered whatever the models see in them.
+gave, the names in its captions, and the other words of its captions; and under which words the picture is filed (filed.py).
+`LiteralQuery` and `filed.FiledQuery` find the pictures by whose words a query should be answered whatever the models see.
 
 Names in what people write: words that say who or what exactly, which no model can see in a picture. A word is a name if
 nothing knows it ("Ottilie"): neither the list of English words, nor the classifiers' class names, nor the vocabulary of
@@ -36,11 +36,12 @@ from lodestone.text_encoders.english import english_counts, picture_words, words
 from lodestone.text_encoders.labels import imagenet_labels
 from lodestone.text_encoders.minilm import vocabulary_words
 
-VERSION: Final = 4  # version of everything here that vectors depend on; part of the collection's name
+VERSION: Final = 5  # version of everything here that vectors depend on; part of the collection's name
 FUNCTION_WORD: Final = 0.05  # weight of a function word; more than 0, so that the text "who is who" still has a vector
 # Prefixes of terms that say what people wrote; no word contains the character 0.
 _SAID: Final = "\0said:"  # words of their tags, and names in captions
 _WHOLE: Final = "\0whole:"  # the content words of one tag, together
+_FILED: Final = "\0filed:"  # words under which it is filed, and those that people said
 _BESIDE: Final = "\0beside:"  # other words of captions: they count for queries with a name, and for queries of one word
 _MOST_LITERAL: Final = 200  # content words of a query; sums of its values stay below 2**24, where float32 is exact
 
@@ -48,14 +49,14 @@ _MOST_LITERAL: Final = 200  # content words of a query; sums of its values stay 
 def terms(text: str) -> dict[str, float]:
     """Return word stem -> weight in (0, 1], in the order of the text; empty when the text has no words."""
     words = (folded(match.group()) for match in split_words(text))
-    return {_stem(word): FUNCTION_WORD if word in FUNCTION_WORDS else 1.0 for word in words}
+    return {stem(word): FUNCTION_WORD if word in FUNCTION_WORDS else 1.0 for word in words}
 
 
 def query_vector(text: str) -> SparseVector | None:
     """Return the vector of a query, whose values sum to 1; None when the text has no words."""
     weights = terms(text)
     total = sum(weights.values())
-    return _vector({word: weight / total for word, weight in weights.items()}) if weights else None
+    return sparse_vector({word: weight / total for word, weight in weights.items()}) if weights else None
 
 
 Given = Literal["words", "query", "nobody"]
@@ -77,30 +78,35 @@ class PictureTag:
     given: Given = "nobody"
 
 
-def picture_vector(tags: Iterable[PictureTag], captions: Iterable[str] = ()) -> SparseVector | None:
+def picture_vector(tags: Iterable[PictureTag], captions: Iterable[str] = (), filed: Iterable[str] = ()) -> SparseVector | None:
     """Return the vector of a picture with these tags and captions.
 
     A word of several tags gets the highest confidence. Of captions, names are kept, and other content words beside them.
 
+    Args:
+        tags: Its tags.
+        captions: Its captions.
+        filed: Stems of the words under which it is filed.
+
     Returns:
         Values in (0, 1]; None when there are no words.
     """
-    values: dict[str, float] = {}
+    values: dict[str, float] = {filed_term(word): 1.0 for word in filed}
     for tag in tags:
         weights = terms(tag.text)
         for word in weights:
             values[word] = max(values.get(word, 0.0), tag.confidence)
         if tag.given == "words":
-            values |= {_SAID + word: 1.0 for word in weights}
+            values |= {prefix + word: 1.0 for word in weights for prefix in (_SAID, _FILED)}
         if tag.given in ("words", "query") and weights:
             values[_whole(weights)] = 1.0
     for caption in captions:
-        names = {_stem(word) for word in names_in(caption)}
-        values |= {_SAID + word: 1.0 for word in names}
+        names = {stem(word) for word in names_in(caption)}
+        values |= {prefix + word: 1.0 for word in names for prefix in (_SAID, _FILED)}
         values |= {
             _BESIDE + word: 1.0 for word, weight in terms(caption).items() if weight > FUNCTION_WORD and word not in names
         }
-    return _vector(values) if values else None
+    return sparse_vector(values) if values else None
 
 
 Held = Literal["nothing", "caption", "names", "everything"]
@@ -164,17 +170,22 @@ def literal_query(text: str) -> LiteralQuery | None:
     content = _content(weights)
     if not 0 < len(content) <= _MOST_LITERAL:
         return None
-    found = {_stem(word) for word in names_in(text, small=True)}
+    found = {stem(word) for word in names_in(text, small=True)}
     names = [word for word in content if word in found]
     others = [word for word in content if word not in found]
     is_one_word = len(content) == 1 and weights[content[0]] > FUNCTION_WORD
-    query = LiteralQuery(_vector({}), others=len(others), names=len(names), is_one_word=is_one_word)
+    query = LiteralQuery(sparse_vector({}), others=len(others), names=len(names), is_one_word=is_one_word)
     values = {_SAID + word: float(query.of_word) for word in others}
     values |= {_SAID + word: float(query.of_name) for word in names}
     values |= {_BESIDE + word: 1.0 for word in (content if is_one_word else others) if is_one_word or names}
     values[_whole(weights)] = float(query.of_whole)
-    vector = _vector(values)
+    vector = sparse_vector(values)
     return replace(query, vector=vector) if len(vector.indices) == len(values) else None
+
+
+def filed_term(word: str) -> str:
+    """Return the term of a word, a stem, under which a picture is filed."""
+    return _FILED + word
 
 
 def content_words(text: str) -> frozenset[str]:
@@ -190,7 +201,8 @@ def _whole(weights: Mapping[str, float]) -> str:
     return _WHOLE + " ".join(sorted(_content(weights)))
 
 
-def _vector(values: Mapping[str, float]) -> SparseVector:
+def sparse_vector(values: Mapping[str, float]) -> SparseVector:
+    """Return the vector with these values of terms; of two terms with the same code, the higher value stays."""
     hashed: dict[int, float] = {}
     for word, value in values.items():
         code = int.from_bytes(hashlib.blake2b(word.encode("utf-8", "surrogatepass"), digest_size=4).digest(), "big")
@@ -200,12 +212,15 @@ def _vector(values: Mapping[str, float]) -> SparseVector:
 
 
 @lru_cache(maxsize=16_384)
-def _stem(word: str) -> str:
+def stem(word: str) -> str:
+    """Return a word, case-folded, without its English ending."""
+    if word[-1:].isdigit():
+        return word  # numbers and codes have no endings
     import snowballstemmer
 
     # A stemmer for each new word, because it holds state and queries come from several threads.
-    stem: str = snowballstemmer.stemmer("english").stemWord(word)
-    return stem
+    found: str = snowballstemmer.stemmer("english").stemWord(word)
+    return found
 
 
 _SHORTEST: Final = 3  # letters of a Latin name

@@ -42,7 +42,7 @@ function Copies() {
   return html`<button type="button" class="button quiet" onClick=${() => ask({ ...asked.value, copies: !shown }, { step: false })}>${text}</button>`;
 }
 
-/** The choice between compositions, which say by what the parts are compared; shown where the settings have several. */
+/** The choice between compositions, which say by what parts are compared; shown where there are several. */
 function Composition() {
   const chosen = asked.value.composition;
   const names = [...new Set([...compositions.value, ...(chosen ? [chosen] : [])])]; // an address may name one that is gone

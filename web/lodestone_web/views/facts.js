@@ -18,6 +18,7 @@ export function Facts({ hit, path }) {
     ["Incomplete", typeof info?.decoded_share === "number" && `The file ends early: ${Math.floor(100 * info.decoded_share)} % could be shown`],
     ["Taken", info && clockOf(info)],
     ["Camera", cameraName(info?.camera_make, info?.camera_model)],
+    ["Found by", hit.found_by?.join(", ")],
     ["More captions", hit.captions.slice(1).join(" · ")],
   ];
   const placed = typeof info?.latitude === "number" && typeof info?.longitude === "number";

@@ -1,4 +1,4 @@
-// A long press: selects a picture where there is no mouse. While some are selected, a touch selects further ones.
+// A long press selects a picture where there is no mouse. While some are selected, a touch selects others.
 import { useRef } from "../html.js";
 import { selecting, toggle } from "../query/selection.js";
 

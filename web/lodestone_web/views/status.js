@@ -33,7 +33,7 @@ function Wish({ note }) {
   if (note.code === "dates_by_filter") {
     const days = [note.taken_from && `since ${note.taken_from}`, note.taken_to && `before ${note.taken_to}`].filter(Boolean).join(", ");
     const filters = { ...asked.value.filters, taken_from: note.taken_from ?? undefined, taken_to: note.taken_to ?? undefined };
-    return html`<p class="note">Words know no dates: “<bdi>${note.phrase}</bdi>”. ${" "}
+    return html`<p class="note">“<bdi>${note.phrase}</bdi>” leaves no picture out. ${" "}
       <button type="button" class="link" onClick=${() => ask({ ...draft, filters })}>Only pictures taken ${days}</button></p>`;
   }
   if (note.code !== "leave_out_by_option") return html`<p class="note">${note.message}.</p>`; // of a newer service

@@ -7,7 +7,7 @@ from functools import cache, lru_cache
 from itertools import chain, islice
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
-from sqlalchemy import BigInteger, Column, Connection, Float, Integer, Table, Tuple, literal, tuple_
+from sqlalchemy import BigInteger, Column, Connection, Float, Integer, Select, Table, Tuple, literal, true, tuple_
 
 if TYPE_CHECKING:
     from sqlalchemy.dialects import postgresql, sqlite
@@ -45,6 +45,14 @@ def upsert(connection: Connection, table: Table, rows: Sequence[Mapping[str, Any
     """Insert `rows` (all columns given), replacing those with the same primary key."""
     if rows:
         connection.execute(_upsert(connection.dialect.name, table), [dict(row) for row in rows])
+
+
+def upsert_selected(connection: Connection, table: Table, rows: Select[Any]) -> None:
+    """Insert the rows that a query selects (all columns, in their order), replacing those with the same primary key."""
+    names = [column.name for column in table.columns]
+    # Without a condition, SQLite would take ON CONFLICT for the condition of a join.
+    statement = _upsert(connection.dialect.name, table).from_select(names, rows.where(true()))
+    connection.execute(statement)
 
 
 def insert_rows(

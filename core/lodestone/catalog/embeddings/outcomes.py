@@ -21,7 +21,6 @@ from sqlalchemy import (
     delete,
     exists,
     false,
-    or_,
     select,
     update,
 )
@@ -35,7 +34,7 @@ from lodestone.catalog.pictures.deletions import lift, mark_deleted
 from lodestone.catalog.pictures.images import DEAD
 from lodestone.catalog.pictures.photo_facts import PHOTO_FACTS
 from lodestone.catalog.records import AttemptState, Failure, ImageState, Receipt
-from lodestone.catalog.use.tags import queue_described
+from lodestone.catalog.use.tags import queue_known
 from lodestone.errors import NotFoundError
 
 _IMAGES: Final = tables.images.c
@@ -118,7 +117,7 @@ class RecordedSlice:
 
 
 class _Member(NamedTuple):
-    """The facts of a picture that decide about the consequences of its outcome; the last four say which rows it has."""
+    """The facts of a picture that decide about the consequences of its outcome; the last three say which rows it has."""
 
     image_id: str
     root_id: str
@@ -131,7 +130,6 @@ class _Member(NamedTuple):
     has_captions: bool
     has_failures: bool
     has_tombstone: bool
-    is_described: bool
 
     def is_shown_otherwise(self, picture: PictureOutcome) -> bool:
         if self.state in DEAD:
@@ -201,7 +199,8 @@ def _record_pictures(connection: Connection, outcome: SliceOutcome, sources: Seq
     shown_otherwise = [member for member, picture in fine if member.is_shown_otherwise(picture)]
     hidden = [member for member, _ in failed if member.state not in DEAD]
     mark_deleted(connection, [member.image_id for member in hidden])
-    queue_described(connection, [member.image_id for member in (*hidden, *shown_otherwise) if member.is_described])
+    fresh = [member for member, _ in fine if member.state != ImageState.ACTIVE]
+    queue_known(connection, {member.image_id for member in (*hidden, *fresh, *shown_otherwise)})
     if any(member.state != ImageState.PENDING for member in shown_otherwise):  # the stores hold it as it was before
         connection.execute(delete(tables.loads).where(tables.loads.c.slice_id == outcome.slice_id))
     incomplete = sum(picture.decoded_share is not None for _, picture in fine)
@@ -275,10 +274,6 @@ _MEMBERS: Final = select(
     _has(tables.captions, _CAPTIONS.image_id == _IMAGES.image_id, _CAPTIONS.source.in_(_SOURCES)),
     _has(tables.failures, _FAILURES.root_id == _IMAGES.root_id, _FAILURES.uri == _IMAGES.uri),
     _has(tables.tombstones, _TOMBSTONES.image_id == _IMAGES.image_id),
-    or_(
-        _has(tables.tags, _TAGS.image_id == _IMAGES.image_id),
-        _has(tables.captions, _CAPTIONS.image_id == _IMAGES.image_id),
-    ),
 ).where(_IMAGES.slice_id == bindparam("of_slice"), _IMAGES.state.in_(_STATES))
 _ATTEMPTS = tables.slice_attempts.c
 _END_ATTEMPT: Final = update(tables.slice_attempts).where(

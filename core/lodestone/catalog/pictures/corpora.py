@@ -16,7 +16,7 @@ from lodestone.catalog.database.sql import chunks, insert_ignoring, upsert
 from lodestone.catalog.pictures.removal import AT_ONCE, delete_images
 from lodestone.catalog.records import Container, Corpus, Root
 from lodestone.catalog.service.api_keys import rename_in_keys
-from lodestone.catalog.use.tags import queue_described_among
+from lodestone.catalog.use.tags import queue_selected
 from lodestone.errors import InvalidRequestError, NotFoundError, UnknownNameError
 
 _NAME_CHARS = 200
@@ -111,7 +111,7 @@ class CorpusRows(CatalogBase):
         batch = select(images.c.image_id).where(images.c.corpus_id == corpus_id).order_by(images.c.image_id).limit(AT_ONCE)
 
         def remove_batch(connection: Connection) -> int:
-            queue_described_among(connection, batch)
+            queue_selected(connection, batch)
             return connection.execute(delete(images).where(images.c.image_id.in_(batch))).rowcount
 
         while self._write(remove_batch):

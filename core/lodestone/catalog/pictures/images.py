@@ -22,7 +22,7 @@ from lodestone.catalog.database.sql import chunks, insert_rows
 from lodestone.catalog.identity import mint_image_id
 from lodestone.catalog.pictures.deletions import lift, mark_deleted, mark_erased
 from lodestone.catalog.records import ImageRecord, ImageState, WaitingPicture
-from lodestone.catalog.use.tags import queue_described
+from lodestone.catalog.use.tags import queue
 from lodestone.errors import NotFoundError
 
 DEAD = (ImageState.GONE, ImageState.FAILED)  # states in which a picture must not be found
@@ -273,6 +273,21 @@ class ImageRows(CatalogBase):
 
         self._write(change)
 
+    def filing_names(self, corpus_id: str | None = None, *, most: int) -> list[str]:
+        """Return the distinct names of folders and cameras of so many pictures at most, of one corpus or of all."""
+        images = tables.images
+        query = select(images.c.uri, images.c.camera_make, images.c.camera_model).limit(most)
+        roots = select(tables.roots.c.name)
+        if corpus_id is not None:
+            query = query.where(images.c.corpus_id == corpus_id)
+            roots = roots.where(tables.roots.c.corpus_id == corpus_id)
+        names: set[str] = set()
+        with self._reading() as connection:
+            names.update(connection.execute(roots).scalars())
+            for uri, make, model in connection.execute(query):
+                names.update((uri.rpartition("/")[0], make or "", model or ""))
+        return sorted(names - {""})
+
     def mark_gone(self, image_ids: Sequence[str]) -> None:
         """Mark pictures as gone; unknown ids are ignored."""
         if image_ids:
@@ -303,7 +318,7 @@ class ImageRows(CatalogBase):
                 stale.add(record.slice_id)
         mark_deleted(connection, hidden)
         lift(connection, restored)
-        queue_described(connection, [*hidden, *changed])
+        queue(connection, [*hidden, *restored, *changed])
         for chunk in chunks(stale):
             connection.execute(delete(tables.loads).where(tables.loads.c.slice_id.in_(chunk)))
 
@@ -367,7 +382,7 @@ def mark_images_gone(connection: Connection, image_ids: Sequence[str]) -> None:
         gone = [i for i, former in _states(connection, chunk).items() if former.state is not ImageState.GONE]
         connection.execute(update(tables.images).where(tables.images.c.image_id.in_(gone)).values(state=ImageState.GONE.value))
         mark_deleted(connection, gone)
-        queue_described(connection, gone)
+        queue(connection, gone)
 
 
 def _free_uris(connection: Connection, moved: Sequence[ImageRecord]) -> None:
@@ -384,5 +399,5 @@ def _free_uris(connection: Connection, moved: Sequence[ImageRecord]) -> None:
             in_the_way = (images.c.root_id == root_id, images.c.uri.in_(chunk), images.c.state == ImageState.GONE)
             replaced = list(connection.execute(select(images.c.image_id).where(*in_the_way)).scalars())
             mark_erased(connection, replaced)
-            queue_described(connection, replaced)
+            queue(connection, replaced)
             connection.execute(delete(images).where(*in_the_way))

@@ -14,7 +14,7 @@ from lodestone.catalog.database.engine import CatalogBase
 from lodestone.catalog.database.sql import chunks
 from lodestone.catalog.pictures.images import IMAGE_COLUMNS, image_record
 from lodestone.catalog.records import ImageRecord
-from lodestone.catalog.use.tags import queue_described
+from lodestone.catalog.use.tags import queue
 
 PHOTO_FACTS: Final = (
     "taken_at",
@@ -89,9 +89,10 @@ class PhotoFactRows(CatalogBase):
         ]
 
         def change(connection: Connection) -> None:
-            changed = [former for former in _former(connection, records) if former.is_shown_otherwise]
+            known = list(_former(connection, records))
+            changed = [former for former in known if former.is_shown_otherwise]
             connection.execute(_UPDATE, rows)
-            queue_described(connection, [former.image_id for former in changed])
+            queue(connection, [former.image_id for former in known])  # for their cameras, too
             for chunk in chunks({former.slice_id for former in changed} - {None}):
                 connection.execute(delete(tables.loads).where(tables.loads.c.slice_id.in_(chunk)))
 

@@ -22,7 +22,7 @@ from lodestone.catalog.database.sql import chunks
 from lodestone.catalog.pictures.deletions import mark_deleted, mark_erased
 from lodestone.catalog.pictures.images import mark_images_gone
 from lodestone.catalog.records import ImageState
-from lodestone.catalog.use.tags import queue_described
+from lodestone.catalog.use.tags import queue
 
 AT_ONCE: Final = 10_000  # pictures per transaction, so that other writers are not blocked for long
 _ID: Final = re.compile(rb"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}")
@@ -220,7 +220,7 @@ def delete_images(connection: Connection, image_ids: Sequence[str]) -> None:
         buried.update(connection.execute(select(tombstones.c.image_id).where(tombstones.c.image_id.in_(chunk))).scalars())
     mark_deleted(connection, [image_id for image_id in image_ids if image_id not in buried])
     mark_erased(connection, image_ids)
-    queue_described(connection, image_ids)
+    queue(connection, image_ids)
     for chunk in chunks(image_ids):
         places = connection.execute(select(images.c.root_id, images.c.uri).where(images.c.image_id.in_(chunk))).all()
         for some in chunks([(row.root_id, row.uri) for row in places], 400):

@@ -1,8 +1,8 @@
-"""Tags of pictures, and the outbox of pictures whose tags or captions the tag collection lacks.
+"""Tags of pictures, and the outbox of pictures whose words the tag collection lacks.
 
 The catalog is the truth; the sparse `tags` collection is built from it. Every change that affects what that collection holds of
-a picture (a tag, a caption, the picture's path, its removal) puts the picture into the outbox, in the same transaction. A
-process that delivers reads the outbox first, then tags and captions, writes the collection, and reports with `tags_delivered`
+a picture (a tag, a caption, its path, camera or date, its removal) puts the picture into the outbox, in the same transaction. A
+process that delivers reads the outbox first, then the pictures' words, writes the collection, and reports with `tags_delivered`
 exactly what it read: a picture that changed meanwhile stays in the outbox.
 """
 
@@ -14,11 +14,11 @@ from dataclasses import asdict, replace
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import ColumnElement, CompoundSelect, Connection, Select, and_, bindparam, delete, func, or_, select, union
+from sqlalchemy import BigInteger, ColumnElement, Connection, Select, and_, bindparam, delete, func, literal, or_, select
 
 from lodestone.catalog import tables
 from lodestone.catalog.database.engine import CatalogBase
-from lodestone.catalog.database.sql import chunks, insert_ignoring, upsert
+from lodestone.catalog.database.sql import chunks, insert_ignoring, upsert, upsert_selected
 from lodestone.catalog.identity import tag_id
 from lodestone.catalog.records import TagChange, TagRecord
 from lodestone.errors import NotFoundError
@@ -164,7 +164,7 @@ class TagRows(CatalogBase):
             return list(connection.execute(query).scalars())
 
     def tag_outbox(self, limit: int = 1_000) -> list[TagChange]:
-        """Return pictures whose tags or captions the collection lacks, longest waiting first. Read it before them."""
+        """Return pictures whose words the collection lacks, longest waiting first. Read it before them."""
         outbox = tables.tag_outbox
         query = select(outbox.c.seq, outbox.c.image_id).order_by(outbox.c.seq, outbox.c.image_id).limit(limit)
         with self._reading() as connection:
@@ -182,13 +182,13 @@ class TagRows(CatalogBase):
             self._write(lambda connection: connection.execute(_DELIVERED, rows))
 
     def reset_tag_outbox(self) -> int:
-        """Put every picture with a tag or caption into the outbox, to rebuild the collection, and return how many there are."""
+        """Put every picture into the outbox, to rebuild the collection, and return how many there are."""
 
         def change(connection: Connection) -> int:
-            described = list(connection.execute(_described()).scalars())
-            for chunk in chunks(described):
+            every = list(connection.execute(select(tables.images.c.image_id)).scalars())
+            for chunk in chunks(every):
                 queue(connection, chunk)
-            return len(described)
+            return len(every)
 
         return self._write(change)
 
@@ -205,26 +205,17 @@ def queue(connection: Connection, image_ids: Iterable[str]) -> None:
     upsert(connection, tables.tag_outbox, rows)
 
 
-def queue_described(connection: Connection, image_ids: Iterable[str]) -> None:
-    """Put those of the pictures that have tags or captions into the outbox, as their points must change or be deleted."""
+def queue_known(connection: Connection, image_ids: Iterable[str]) -> None:
+    """Put pictures that the catalog has into the outbox, by one statement for some hundreds of them."""
+    images = tables.images
     for chunk in chunks(image_ids):
-        queue_selected(connection, _described(chunk))
+        seq = literal(time.time_ns(), BigInteger)
+        upsert_selected(connection, tables.tag_outbox, select(images.c.image_id, seq).where(images.c.image_id.in_(chunk)))
 
 
-def queue_described_among(connection: Connection, image_ids: Select[Any]) -> None:
-    """Put those of the pictures that a query selects into the outbox that have tags or captions."""
-    queue_selected(connection, _described(image_ids))
-
-
-def queue_selected(connection: Connection, image_ids: Select[Any] | CompoundSelect[Any]) -> None:
+def queue_selected(connection: Connection, image_ids: Select[Any]) -> None:
     """Put the pictures that a query selects into the outbox."""
     queue(connection, connection.execute(image_ids).scalars())
-
-
-def _described(among: Sequence[str] | Select[Any] | None = None) -> CompoundSelect[Any]:
-    """Return the query for the ids of the pictures with tags or captions: of all, or of some."""
-    columns = (tables.tags.c.image_id, tables.captions.c.image_id)
-    return union(*(select(column) if among is None else select(column).where(column.in_(among)) for column in columns))
 
 
 def _corpora(connection: Connection, image_ids: Iterable[str]) -> dict[str, str]:

@@ -43,6 +43,7 @@ if TYPE_CHECKING:
 _log = logging.getLogger(__name__)
 _UNINDEXED_SHARE: Final = 0.2  # a graph is made again when more of the points than this lie outside it
 _DELETE_BATCH: Final = 1000
+_DELIVERED_MEANWHILE: Final = 2_000  # pictures whose words are delivered while a run goes on: loading must not wait for long
 _ROUNDS: Final = 10  # most rounds of catching up with other runs; each loads what they recorded during the last one
 
 
@@ -188,7 +189,7 @@ def _sync(resources: SyncResources, how: _Loading, *, build: bool) -> SyncReport
         dropped = _drop_retired(resources, targets, keep=set(before.values()) | retained_collections(resources.catalog))
         _drop_dangling(resources.store)
     tags_damage = mend(resources.catalog, resources.store)
-    deliver(resources.catalog, resources.store)
+    deliver(resources.catalog, resources.store, most=None if build else _DELIVERED_MEANWHILE)
     _forget_removed(resources, targets)
     resources.store.settle()
     return SyncReport(tuple(reports), tuple(dropped), time.perf_counter() - started, tags_damage)

@@ -18,6 +18,7 @@ from lodestone.retrieval.collapse import collapsed, with_equal_files
 from lodestone.retrieval.fusion import contributions
 from lodestone.retrieval.searcher import Ranking
 from lodestone.sources.originals import missing_files
+from lodestone.tags.filed import FiledBy, filed_under, telling_words
 from lodestone_schemas.api import MAX_OFFSET, Contribution, Hit
 
 # A changed file is `pending` until it is embedded anew: its old vectors still find it.
@@ -70,6 +71,7 @@ class Hydrator:
         captions = self._catalog.captions(list(images))
         names = self._names_of(images.values())
         missing = self._missing(images.values())
+        telling = telling_words(resolved.text) if resolved.tags is not None else frozenset()
         hits = []
         for place, image_id in enumerate(ids, start):
             image = images.get(image_id)
@@ -90,6 +92,7 @@ class Hydrator:
                     captions=[caption.text for caption in captions.get(image_id, ())],
                     thumbnail=f"/v1/images/{image_id}/thumbnail",
                     contributions=_contributions(ranking, image_id) if resolved.explain else None,
+                    found_by=_found_by(telling, image, names[image.root_id]),
                     copies=folded.get(image_id, 0),
                     missing=image_id in missing,
                 )
@@ -126,6 +129,11 @@ class Hydrator:
             offset += len(page)
             if len(page) < _PAGE:
                 return names
+
+
+def _found_by(telling: frozenset[str], image: ImageRecord, root: str) -> list[FiledBy]:
+    """Return where telling words of the query stand; see `tags.filed`."""
+    return [by for by, words in filed_under(image, root).items() if words & telling] if telling else []
 
 
 def _contributions(ranking: Ranking, image_id: str) -> list[Contribution]:

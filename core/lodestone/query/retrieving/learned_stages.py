@@ -190,7 +190,7 @@ class LearnedStages:
         presence = await self._presence_seen(query, text_vectors, ranking)
         if presence is None:
             return None
-        if tags is not None and any(score >= _ALL_WORDS for score in tags.degrees.scores[:1]):
+        if tags is not None and (tags.filed.whole or any(score >= _ALL_WORDS for score in tags.degrees.scores[:1])):
             return with_tags(presence)
         if presence.probably_nothing and await self._is_written(query, text_vectors):
             return with_written(presence)

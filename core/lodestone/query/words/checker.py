@@ -3,9 +3,10 @@
 A query in another language than English is never corrected. Warnings say what the text encoder cannot understand; the query is
 answered all the same.
 
-Words of the collection itself: those of its captions and of the tags that people gave, per visible set of corpora. A caller
-who sees some corpora only must not learn a word of the others from a correction, so each such set has words of its own. Tags
-that queries left are not read: a misspelt query would make its own misspelling a known word.
+Words of the collection itself: those of its captions, of the tags that people gave, and of the names of folders and cameras,
+per visible set of corpora. A caller who sees some corpora only must not learn a word of the others from a correction, so each
+such set has words of its own. Tags that queries left are not read: a misspelt query would make its own misspelling a known
+word.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ from lodestone.text_encoders.english import WORD, bare, english_counts, further_
 from lodestone.text_encoders.labels import imagenet_labels
 from lodestone.text_encoders.plain import plain_words, without_accents
 
-MOST_PICTURES: Final = 20_000  # captioned pictures that are read
+MOST_PICTURES: Final = 20_000  # captioned pictures that are read, and as many of which the folders are
 MOST_TAGS: Final = 20_000
 FRESH_S: Final = 60.0  # for which the words are kept before they are read again
 _MOST_SETS: Final = 32  # sets of corpora whose words are kept
@@ -46,6 +47,9 @@ class WordCatalog(Protocol):
     def captioned_images(self, corpus_id: str | None = None) -> Iterator[tuple[str, list[str]]]:
         """Yield (image id, texts) of every picture with a caption, of one corpus or of all."""
 
+    def filing_names(self, corpus_id: str | None = None, *, most: int) -> list[str]:
+        """Return the distinct names of folders and cameras of so many pictures at most, of one corpus or of all."""
+
     def list_tags(self, *, corpus_id: str | None = None, source: str | None = None, limit: int = 100) -> list[TagRecord]:
         """Return tags, newest first, of one corpus or of all, from one source or from all."""
 
@@ -54,7 +58,7 @@ class CollectionWords:
     """Reads the words of a collection when a query first has a word that nothing else knows; thread-safe.
 
     Args:
-        catalog: Holds captions and tags.
+        catalog: Holds captions, tags and names.
         fresh_s: Seconds for which words are kept.
     """
 
@@ -92,6 +96,8 @@ class CollectionWords:
                 yield from captions
             for tag in self._catalog.list_tags(corpus_id=corpus_id, source=_USER, limit=MOST_TAGS):
                 yield tag.text
+            for name in self._catalog.filing_names(corpus_id, most=MOST_PICTURES):
+                yield name.replace("_", " ")
 
 
 MULTILINGUAL_PROFILE: Final = "embedded-multilingual"
@@ -164,13 +170,19 @@ class QueryChecker:
 
     def _nothing_known(self, text: str, own: Callable[[], AbstractSet[str]]) -> tuple[str, ...]:
         """Return a warning if the encoder speaks English alone and no word of the text is a word."""
-        words = [match.group() for match in WORD.finditer(text) if not match.group().isdigit()]
+        plain = " ".join(chunk for chunk in text.split() if not _is_code(chunk))
+        words = [match.group() for match in WORD.finditer(plain) if not match.group().isdigit()]
         if self._encoder.languages != {ENGLISH} or not words or any(is_known(word, self._lexicon) for word in words):
             return ()
         own_words = own()
         if any({bare(word), without_accents(bare(word))} & own_words for word in words):
             return ()
         return (f"no word of the query is known ({_listed(words)}): the pictures may have nothing to do with it",)
+
+
+def _is_code(chunk: str) -> bool:
+    """Return whether something is written as names of files are: IMG_1343, DSC0012."""
+    return "_" in chunk or any(letter.isdigit() for letter in chunk)
 
 
 def _not_spoken(encoder: TextEncoder, language: Language) -> tuple[str, ...]:

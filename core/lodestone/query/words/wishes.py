@@ -177,7 +177,7 @@ def _note_of_dates(plain: str, dates: _Dates) -> QueryNote:
     return QueryNote(
         code="dates_by_filter",
         phrase=dates.phrase,
-        message=f"“{dates.phrase}” is compared as words, which know no dates. Filter by the day on which pictures were taken",
+        message=f"“{dates.phrase}” leaves no picture out. Filter by the day on which pictures were taken",
         option=" ".join(f"{option} {day.isoformat()}" for option, day in options if day is not None),
         query=_rest(plain, [dates.phrase]),
         taken_from=dates.first,

@@ -41,6 +41,10 @@ class Captions:
             if corpus_id in {None, corpus}:
                 yield corpus, texts
 
+    def filing_names(self, corpus_id=None, *, most):
+        names = {"1": "Solvangen/Zsofi", "2": "Kyrkja_2019"}
+        return [name for corpus, name in names.items() if corpus_id in {None, corpus}][:most]
+
     def list_tags(self, *, corpus_id=None, source=None, limit=100):
         tags = [("user", "quokkka"), ("query", "dgo")]
         return [
@@ -79,6 +83,16 @@ def test_words_are_read_again_after_a_while(catalog):
     assert "puzzel" not in words.words(Visibility())
     catalog.captions["1"].append("puzzel")
     assert "puzzel" in words.words(Visibility())
+
+
+def test_words_of_folders_and_cameras_are_known_and_correct_and_those_in_names_of_files_are_no_words(checker):
+    assert checker.check("solvangen").warnings == ()
+    assert checker.check("kyrkja").warnings == ()
+    assert checker.check("a solvagen").text == "a solvangen"
+    assert "no word" in checker.check("solvangen", visibility=Visibility(corpora=frozenset({"work"}))).warnings[0]
+    assert checker.check("IMG_1343").warnings == ()
+    assert checker.check("xqzt0012").warnings == ()
+    assert "no word" in checker.check("xqzt 0012").warnings[0]
 
 
 def test_tags_that_queries_left_are_no_words_of_the_collection(checker):

@@ -1,0 +1,119 @@
+"""Pictures are found first by the names of their files and folders, by their camera and by their date, and follow renames."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from PIL import Image
+from tests.support.cli import run_here
+from tests.support.home import open_runtime
+from tests.support.pictures import write_photo, write_photos
+from tests.support.upkeep import copied
+
+from lodestone.home.runtime import Runtime
+from lodestone.indexing.run.index_run import index_paths
+from lodestone.indexing.run.report import IndexRequest
+from lodestone_schemas.api import SearchFilters, SearchRequest, SearchResponse
+
+OTHERS = 12
+CHRISTMAS = ("2017/Christmas/a.jpg", "2017/Christmas/b.jpg")
+
+
+def taken(path: Path, seed: int) -> None:
+    """Write a photo with a camera and a date."""
+    write_photo(path, seed=seed)
+    facts = Image.Exif()
+    facts[271], facts[272] = "Canon", "Canon EOS 5D"
+    facts.get_ifd(0x8769)[0x9003] = "2017:12:25 18:00:00"
+    with Image.open(path) as photo:
+        photo.save(path, exif=facts)
+
+
+@pytest.fixture(scope="module")
+def indexed(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("filed")
+    pictures = folder / "pictures"
+    write_photos(pictures / "camera", OTHERS)
+    for seed, name in enumerate(("Norway 2016/a.jpg", "Norway 2016/b.jpg", "birthday Ju\u0308rgen/a.jpg", "IMG_1343.jpg"), 100):
+        write_photo(pictures / name, seed=seed)
+    for seed, name in enumerate(CHRISTMAS, 200):
+        taken(pictures / name, seed)
+    with open_runtime(folder) as runtime:
+        index_paths(runtime, IndexRequest((pictures,)))
+    return folder
+
+
+@pytest.fixture
+def runtime(indexed: Path, tmp_path: Path) -> Iterator[Runtime]:
+    copied(indexed, tmp_path)
+    with open_runtime(tmp_path) as opened:
+        yield opened
+
+
+async def ask(runtime: Runtime, text: str, filters: SearchFilters | None = None) -> SearchResponse:
+    engine = runtime.engine()
+    return await engine.answer(SearchRequest(query=text, guides=0, limit=50, filters=filters or SearchFilters()))
+
+
+async def first(runtime: Runtime, text: str) -> set[str]:
+    """Files of the pictures that are said to be found by names, cameras and dates, which must come before all others."""
+    hits = (await ask(runtime, text)).hits
+    found = [hit.uri for hit in hits if hit.found_by]
+    assert found == [hit.uri for hit in hits[: len(found)]]
+    return set(found)
+
+
+async def test_names_cameras_and_dates_find_their_pictures_first(runtime: Runtime) -> None:
+    assert await first(runtime, "Norway") == {"Norway 2016/a.jpg", "Norway 2016/b.jpg"}
+    assert await first(runtime, "a beach in norway") == {"Norway 2016/a.jpg", "Norway 2016/b.jpg"}
+    assert await first(runtime, "IMG_1343") == {"IMG_1343.jpg"}
+    assert await first(runtime, "Canon") == set(CHRISTMAS)
+    assert await first(runtime, "christmas 2017") == set(CHRISTMAS)
+    assert await first(runtime, "december 2017") == set(CHRISTMAS)
+    assert await first(runtime, "birthday Jürgen") == {"birthday Ju\u0308rgen/a.jpg"}
+    assert await first(runtime, "a dog by the camera") == set()
+
+
+async def test_a_hit_says_what_it_was_found_by_and_nothing_is_said_to_be_unknown(runtime: Runtime) -> None:
+    answer = await ask(runtime, "christmas 2017")
+    assert [hit.found_by for hit in answer.hits[:2]] == [["folder", "date"]] * 2
+    for text in ("IMG_1343", "Jürgen", "Canon"):
+        answer = await ask(runtime, text)
+        assert answer.hits[0].found_by
+        assert answer.warnings == []
+        assert answer.corrected_query is None
+    without = await runtime.engine().answer(SearchRequest(query="Norway", guides=0, tags=False))
+    assert not any(hit.found_by for hit in without.hits)
+
+
+async def test_what_a_picture_is_filed_under_makes_no_guide_of_it_and_speaks_for_presence(runtime: Runtime) -> None:
+    answer = await runtime.engine().answer(SearchRequest(query="IMG_1343", guides=4))
+    assert answer.hits[0].uri == "IMG_1343.jpg"
+    assert not [guide for guide in answer.guides if guide.status == "used" and "tag" in str(guide.provenance)]
+    assert not answer.probably_nothing
+
+
+async def test_filters_hold(runtime: Runtime) -> None:
+    answer = await ask(runtime, "Norway", SearchFilters(path_prefix="camera"))
+    assert len(answer.hits) == OTHERS
+    assert not any(hit.found_by for hit in answer.hits)
+
+
+async def test_a_renamed_folder_is_found_by_its_new_name_and_a_deleted_file_by_none(runtime: Runtime, tmp_path: Path) -> None:
+    pictures = tmp_path / "pictures"
+    (pictures / "Norway 2016").rename(pictures / "Lofoten")
+    (pictures / "IMG_1343.jpg").unlink()
+    index_paths(runtime, IndexRequest((pictures,)))
+    assert await first(runtime, "Lofoten") == {"Lofoten/a.jpg", "Lofoten/b.jpg"}
+    assert await first(runtime, "Norway") == set()
+    assert await first(runtime, "IMG_1343") == set()
+
+
+def test_the_command_line_says_it_too(indexed: Path, tmp_path: Path) -> None:
+    copied(indexed, tmp_path)
+    done = run_here("search", "christmas 2017", "--limit", "2", "--guides", "0", home=tmp_path / "home")
+    assert done.code == 0, done.err
+    assert done.out.count("by its folder and date") == 2
+    assert "leaves no picture out" in done.out

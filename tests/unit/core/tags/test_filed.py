@@ -1,0 +1,161 @@
+"""Pictures are filed under the words of their paths, cameras and dates, and found first where a query says such words."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import Any
+from uuid import UUID
+
+import numpy as np
+import pytest
+from tests.support.catalogs import picture
+
+from lodestone.catalog.records import ImageRecord, Root
+from lodestone.retrieval.tag_matches import FiledPictures
+from lodestone.store.base import Neighbours
+from lodestone.tags.filed import FiledQuery, filed_query, filed_words
+from lodestone.tags.terms import PictureTag, picture_vector
+
+ROOT = Root(str(UUID(int=1)), str(UUID(int=2)), "Pictures", "/home/ottilie/Pictures")
+
+
+def image(uri: str, taken: str | None = None, **facts: Any) -> ImageRecord:
+    at = None if taken is None else int(datetime.fromisoformat(taken).replace(tzinfo=UTC).timestamp())
+    return picture(ROOT, uri, taken_at=at, **facts)
+
+
+def query(text: str) -> FiledQuery:
+    found = filed_query(text)
+    assert found is not None, text
+    return found
+
+
+def score(text: str, words: frozenset[str], *tags: str, captions: tuple[str, ...] = ()) -> float:
+    vector = picture_vector([PictureTag(tag, given="words") for tag in tags], captions, words)
+    assert vector is not None
+    asked = query(text).vector
+    _, here, there = np.intersect1d(asked.indices, vector.indices, return_indices=True)
+    return float(asked.values[here] @ vector.values[there])
+
+
+def kind(text: str, uri: str, *tags: str, captions: tuple[str, ...] = (), **facts: Any) -> str:
+    """Return which of the sets of `FiledPictures` a picture is in, or "nowhere"."""
+    value = score(text, filed_words(image(uri, **facts), ROOT.name), *tags, captions=captions)
+    ids = ("it",) if value else ()
+    found = query(text).split(Neighbours(ids, np.array([value] * len(ids), np.float32)))
+    kinds = [name for name in ("whole", "named", "hinted") if getattr(found, name)]
+    assert len(kinds) <= 1
+    return kinds[0] if kinds else "nowhere"
+
+
+@pytest.mark.parametrize(
+    ("text", "uri"),
+    [
+        ("Norway", "Norway 2016/P0001.jpg"),
+        ("norway 2016", "Norway 2016/P0001.jpg"),
+        ("IMG_1343", "camera/IMG_1343.JPG"),
+        ("img 1343", "camera/IMG_1343.JPG"),
+        ("1343", "camera/IMG_1343.JPG"),
+        ("WA0012", "WhatsApp/IMG-20161224-WA0012.jpg"),
+        ("IMG_1343.jpg", "camera/IMG_1343.JPG"),
+        ("IMG_012", "camera/IMG_012.jpg"),
+        ("dsc00217", "DSC00217.ARW"),
+        ("birthday Jürgen", "family/birthday Jürgen/a.jpg"),
+        ("birthday jurgen", "family/birthday Ju\u0308rgen/a.jpg"),
+        ("christmas 2017", "2017/Christmas/x.jpg"),
+        ("Oslo trip", "OsloTrip/x.jpg"),
+        ("oslotrip", "OsloTrip/x.jpg"),
+        ("photos of Lillehammer", "Lillehammer/x.jpg"),
+        ("東京", "東京/x.jpg"),
+        ("Pictures Norway", "Norway/x.jpg"),
+    ],
+)
+def test_names_of_folders_and_files_are_found(text: str, uri: str) -> None:
+    assert kind(text, uri) == "whole"
+
+
+@pytest.mark.parametrize(
+    ("text", "facts"),
+    [
+        ("Canon", {"camera_make": "Canon", "camera_model": "Canon EOS 5D"}),
+        ("canon eos 5d", {"camera_make": "Canon", "camera_model": "Canon EOS 5D"}),
+        ("iPhone 6s", {"camera_make": "Apple", "camera_model": "iPhone 6s"}),
+        ("2019", {"taken": "2019-12-31T23:30:00"}),
+        ("December 2019", {"taken": "2019-12-31T23:30:00"}),
+        ("january 2020", {"taken": "2019-12-31T23:30:00", "utc_offset_minutes": 60}),
+        ("1987", {"taken": "1987-01-01T00:00:00", "taken_precision": "year"}),
+    ],
+)
+def test_cameras_years_and_months_are_found(text: str, facts: dict[str, Any]) -> None:
+    assert kind(text, "a/x.jpg", **facts) == "whole"
+
+
+def test_of_a_partial_date_no_month_is_known() -> None:
+    words = filed_words(image("x.jpg", "1987-01-01T00:00:00", taken_precision="year"), "")
+    assert "1987" in words
+    assert "januari" not in words
+    assert "januari" in filed_words(image("x.jpg", "1987-01-01T00:00:00", taken_precision="month"), "")
+    assert filed_words(image("x.jpg"), "") == {"x"}
+
+
+@pytest.mark.parametrize(
+    "text", ["a dog on the beach", "beach", "a red car at night", "two dogs", "2 dogs", "camera", "dcim photos"]
+)
+def test_what_pictures_show_is_left_to_the_models(text: str) -> None:
+    assert filed_query(text) is None
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        *("people march in the street", "you may swim", "me", "dogs since 2018", "before june", "before 25 june 2019"),
+        *("from 2017 to 2019", "2017-2019"),
+    ],
+)
+def test_words_that_mean_something_else_and_ends_of_spans_are_not_telling(text: str) -> None:
+    assert filed_query(text) is None
+
+
+def test_other_words_come_next_and_part_of_the_telling_ones_is_nothing() -> None:
+    assert kind("a beach in Norway", "Norway 2016/x.jpg") == "named"
+    assert kind("a beach in Norway", "beach/Norway/x.jpg") == "whole"
+    assert kind("a beach in Norway", "beach/x.jpg") == "nowhere"
+    assert kind("christmas 2017", "x.jpg", taken="2017-03-01T10:00:00") == "named"
+    assert kind("a dog and a cat at Jane's house in Oslo", "Oslo/Jane/x.jpg") == "named"
+    assert kind("a dog and a cat at Jane's house in Oslo", "Oslo/x.jpg") == "nowhere"  # a description, not a name
+    assert kind("IMG_1343", "camera/DSC_1343.jpg") == "nowhere"
+
+
+def test_of_a_short_query_the_most_words_under_which_anything_is_filed_are_a_hint() -> None:
+    assert kind("a fjord in Norway", "Norway 2016/x.jpg") == "hinted"
+    assert kind("Oslo 2019", "Oslo/x.jpg") == "hinted"
+    asked = query("a fjord in Norway")
+
+    def split(*scores: int, most: int = 9) -> tuple[set[str], set[str], set[str]]:
+        ids = ("a", "b", "c", "d")[: len(scores)]
+        found = asked.split(Neighbours(ids, np.array(scores, np.float32)), most)
+        return set(found.whole), set(found.named), set(found.hinted)
+
+    assert split(1, 1) == (set(), set(), {"a", "b"})
+    assert split(2, 1, 1) == ({"a"}, set(), set())
+    assert split(1, 1, most=2) == (set(), set(), set())
+
+
+def test_tags_of_people_and_names_in_captions_count_with_names_of_files_and_other_words_of_captions_do_not() -> None:
+    assert kind("Jürgen 2017", "2017/x.jpg", "Jürgen") == "whole"
+    assert kind("Ottilie 2017", "2017/x.jpg", captions=("with Ottilie by the lake",)) == "whole"
+    assert kind("cheerful", "2017/x.jpg", captions=("a cheerful child",)) == "nowhere"
+
+
+def test_too_many_pictures_tell_nothing() -> None:
+    asked = query("a beach in Norway")  # one telling word, one other: 2 and 1
+    ids, scores = ("a", "b", "c"), np.array([3, 2, 2], np.float32)
+    assert asked.split(Neighbours(ids, scores), most=4) == FiledPictures(frozenset({"a"}), frozenset({"b", "c"}))
+    assert asked.split(Neighbours(ids, scores), most=3) == FiledPictures(frozenset({"a"}))
+    assert asked.split(Neighbours(ids, np.array([3, 3, 3], np.float32)), most=3) == FiledPictures()
+    assert asked.split(Neighbours((), np.zeros(0, np.float32))) == FiledPictures()
+
+
+def test_a_query_of_very_many_words_is_none() -> None:
+    assert filed_query(" ".join(f"word{number}" for number in range(300))) is None
+    assert filed_query("?!") is None
