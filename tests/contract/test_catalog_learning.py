@@ -115,6 +115,7 @@ def test_removed_tags_are_reported_to_the_outbox(catalog: Catalog) -> None:
 
 def test_a_picture_that_changes_while_it_is_delivered_stays_in_the_outbox(catalog: Catalog) -> None:
     a, b = two_pictures(catalog)
+    embed_slice(catalog, [a, b])
     catalog.add_tags([TagRecord.new(image.image_id, "x", "user") for image in (a, b)])
     read = catalog.tag_outbox()
     catalog.add_tags([TagRecord.new(a.image_id, "y", "user")])
@@ -148,6 +149,18 @@ def test_what_becomes_of_a_picture_reaches_the_outbox(catalog: Catalog) -> None:
     deliver(catalog)
     catalog.update_images([replace(living, state=ImageState.FAILED)])
     assert waiting(catalog) == [one.image_id]
+
+
+def test_names_are_listed_of_living_pictures_of_one_corpus_or_of_all(catalog: Catalog) -> None:
+    _, root = make_root(catalog, "holidays", "/pictures/Norway")
+    _, other = make_root(catalog, "work", "/pictures/Office")
+    images = [picture(root, "fjord/a.jpg", camera_make="Zorki"), picture(root, "gone/b.jpg"), picture(other, "desk/c.d.png")]
+    catalog.add_images(images)
+    catalog.mark_gone([images[1].image_id])
+    assert catalog.filing_names(root.corpus_id, most=9) == ["Norway", "Zorki", "a", "fjord"]
+    assert catalog.filing_names(other.corpus_id, most=9) == ["Office", "c.d", "desk"]
+    assert set(catalog.filing_names(most=9)) == {"Norway", "Zorki", "a", "fjord", "Office", "c.d", "desk"}
+    assert set(catalog.filing_names(most=0)) == {"Norway", "Office"}
 
 
 def test_what_becomes_of_tags_and_captions_reaches_the_outbox(catalog: Catalog) -> None:

@@ -182,17 +182,55 @@ def test_delivering_twice_changes_nothing(home: Home) -> None:
     assert home.store.count(COLLECTION) == 6
 
 
-def test_a_bounded_delivery_leaves_the_rest_in_the_outbox_unless_the_collection_is_new(
+def test_a_bounded_delivery_leaves_the_rest_in_the_outbox(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(delivery, "_BATCH", 2)
+    assert deliver(home.catalog, home.store, most=2) == 2
+    assert home.store.aliases()[TAGS] == COLLECTION  # nothing was searched before
+    assert home.catalog.count_tag_outbox() == 4
+    assert deliver(home.catalog, home.store, most=3) == 4
+    assert home.deliver() == 0
+    assert home.store.count(COLLECTION) == 6
+
+
+def test_the_former_collection_is_searched_until_the_new_one_is_whole_and_what_was_delivered_is_not_delivered_again(
     home: Home, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(delivery, "_BATCH", 2)
-    assert deliver(home.catalog, home.store, most=2) == 6  # a part of it must not take the place of the former one
-    home.book.add([*home.ids["holidays"], *home.ids["work"]], "beach")
-    assert deliver(home.catalog, home.store, most=3) == 4
-    assert len(home.found("beach")) == 4
-    assert home.catalog.count_tag_outbox() == 2
-    assert home.deliver() == 2
-    assert len(home.found("beach")) == 6
+    home.store.create(CollectionSpec("tags-0", sparse=True))
+    home.store.set_alias(TAGS, "tags-0")
+    assert deliver(home.catalog, home.store, most=2) == 2
+    assert home.store.aliases()[TAGS] == "tags-0"
+    with monkeypatch.context() as patch:
+        patch.setattr(home.store, "upsert_sparse", lambda *_: pytest.fail("killed"))
+        with pytest.raises(pytest.fail.Exception):
+            home.deliver()
+    assert home.store.aliases()[TAGS] == "tags-0"
+    assert home.deliver() == 4
+    assert home.store.aliases()[TAGS] == COLLECTION
+
+
+def test_a_picture_that_is_renamed_or_removed_while_it_is_delivered_is_written_as_it_is_then(
+    home: Home, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Two deliverers: the second one reads and writes between the first one's reading and its writing."""
+    renamed, gone, _ = home.ids["holidays"]
+    write, interrupted = home.store.upsert_sparse, False
+
+    def slow(collection: str, batch: SparseBatch) -> None:
+        nonlocal interrupted
+        if not interrupted:
+            interrupted = True
+            record = home.catalog.images([renamed])[renamed]
+            home.catalog.update_images([replace(record, uri="lofoten/0.jpg")])
+            home.catalog.mark_gone([gone])
+            home.deliver()
+        write(collection, batch)
+
+    monkeypatch.setattr(home.store, "upsert_sparse", slow)
+    home.deliver()
+    assert interrupted
+    assert home.found("lofoten") == [renamed]
+    assert home.store.count(COLLECTION) == 5
 
 
 def test_tags_of_one_corpus_are_not_seen_from_another(home: Home) -> None:

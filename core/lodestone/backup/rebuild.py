@@ -117,6 +117,7 @@ def rebuild_catalog(
     try:
         with Catalog.open(draft) as catalog:
             catalog.import_rows(_by_table(rebuilds))
+            catalog.reset_tag_outbox()
         # From here on there is a catalog, whose pictures are not found until their vectors are loaded.
         if then_load:
             UnfinishedWork(REBUILD, Stage.VECTORS).record(home.path)

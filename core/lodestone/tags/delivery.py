@@ -2,8 +2,8 @@
 
 The catalog is the truth; the collection can be dropped at any time and is filled again from it. Image collections are never
 touched. A picture's point holds the words of all its tags and captions, its names and its date, so writing it twice changes
-nothing: after a crash between any two steps, the next delivery repairs the collection. After writing, tags and captions are
-read once more, and those that changed meanwhile are written again, so that two processes that deliver at once cannot leave an
+nothing: after a crash between any two steps, the next delivery repairs the collection. After writing, all of it is read once
+more, and pictures that changed meanwhile are written again, so that two processes that deliver at once cannot leave an
 older state behind.
 """
 
@@ -38,11 +38,13 @@ _GIVEN: Final[Mapping[str, Given]] = {USER: "words", FEEDBACK: "query"}
 def deliver(catalog: Catalog, store: VectorStore, *, most: int | None = None) -> int:
     """Bring the collection up to date with the catalog; it blocks, and only the store's owner may call it.
 
+    A delivery of all pictures to a new collection that was interrupted goes on where it was. The former version's collection is
+    searched until the new one is whole.
+
     Args:
         catalog: The truth.
         store: Holds the collection.
-        most: Pictures after which it ends, to the next 256; the others stay in the outbox. None for all of them, and all of
-            them where the collection is new: only a whole one takes the place of the former.
+        most: Pictures after which it ends, to the next 256; the others stay in the outbox. None for all of them.
 
     Returns:
         How many pictures were written or removed; 0 when there was nothing to do.
@@ -51,22 +53,20 @@ def deliver(catalog: Catalog, store: VectorStore, *, most: int | None = None) ->
         StoreError: the store failed; what was not delivered stays in the outbox.
         CatalogError: the catalog failed; what was not delivered stays in the outbox.
     """
-    fresh = store.aliases().get(TAGS) != COLLECTION or COLLECTION not in store.collections()
-    if fresh:
-        catalog.reset_tag_outbox()
-    changes = catalog.tag_outbox(_BATCH)
-    if not changes and fresh:
-        return 0  # there are no pictures, so no collection is needed
-    if fresh:
+    former = store.aliases().get(TAGS)
+    if COLLECTION not in store.collections():
+        if not catalog.reset_tag_outbox():
+            return 0  # there are no pictures, so no collection is needed
         store.create(CollectionSpec(COLLECTION, sparse=True, fields=PAYLOAD_FIELDS))
     done = 0
-    while changes:
+    changes = catalog.tag_outbox(_BATCH)
+    while changes and (most is None or done < most):
         _write(catalog, store, [change.image_id for change in changes])
         catalog.tags_delivered(changes)
         done += len(changes)
-        changes = catalog.tag_outbox(_BATCH) if fresh or most is None or done < most else []
-    if fresh:
-        store.set_alias(TAGS, COLLECTION)  # the alias moves last: until now searches had no tags, or the former version's
+        changes = catalog.tag_outbox(_BATCH)
+    if former != COLLECTION and (former is None or not changes):
+        store.set_alias(TAGS, COLLECTION)  # last: until now searches had no tags, or the former version's
     return done
 
 
@@ -122,37 +122,35 @@ def point_vector(
 
 @dataclass(frozen=True, slots=True)
 class _Written:
-    """What was written to pictures, as the catalog had it at one time: image id -> tags, and captions."""
+    """Pictures and what was written to them, as the catalog had it at one time: image id -> record, tags, and captions."""
 
+    images: Mapping[str, ImageRecord]
     tags: Mapping[str, Sequence[TagRecord]]
     captions: Mapping[str, Sequence[CaptionRecord]]
 
     @classmethod
     def read(cls, catalog: Catalog, image_ids: Sequence[str]) -> _Written:
-        return cls(catalog.tags(image_ids), catalog.captions(image_ids))
+        return cls(catalog.images(image_ids), catalog.tags(image_ids), catalog.captions(image_ids))
 
-    def of(self, image_id: str) -> tuple[Sequence[TagRecord], Sequence[CaptionRecord]]:
-        return self.tags.get(image_id, ()), self.captions.get(image_id, ())
+    def of(self, image_id: str) -> tuple[ImageRecord | None, Sequence[TagRecord], Sequence[CaptionRecord]]:
+        return self.images.get(image_id), self.tags.get(image_id, ()), self.captions.get(image_id, ())
 
-
-def _vector_of(image: ImageRecord, written: _Written, roots: Mapping[str, str]) -> SparseVector | None:
-    return point_vector(*written.of(image.image_id), filed_words(image, roots.get(image.root_id, "")))
+    def vector(self, image_id: str, roots: Mapping[str, str]) -> SparseVector | None:
+        """Return the vector of a picture; None for one that is not shown, or without words."""
+        image, tags, captions = self.of(image_id)
+        if image is None or image.state in _UNSHOWN:
+            return None
+        return point_vector(tags, captions, filed_words(image, roots.get(image.root_id, "")))
 
 
 def _write(catalog: Catalog, store: VectorStore, image_ids: Sequence[str]) -> None:
     written = _Written.read(catalog, image_ids)
     while image_ids:
-        images = catalog.images(image_ids)
         roots = {root.root_id: root.name for root in catalog.roots()}
-        points = {
-            image_id: vector
-            for image_id in image_ids
-            if image_id in images
-            and images[image_id].state not in _UNSHOWN
-            and (vector := _vector_of(images[image_id], written, roots)) is not None
-        }
+        vectors = {image_id: written.vector(image_id, roots) for image_id in image_ids}
+        points = {image_id: vector for image_id, vector in vectors.items() if vector is not None}
         if points:
-            payloads = [payload_of(images[image_id]) for image_id in points]
+            payloads = [payload_of(written.images[image_id]) for image_id in points]
             store.upsert_sparse(COLLECTION, SparseBatch(list(points), list(points.values()), payloads))
         gone = [image_id for image_id in image_ids if image_id not in points]
         if gone:

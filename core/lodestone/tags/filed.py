@@ -1,20 +1,23 @@
 """Words under which pictures are filed: names of files and folders, the camera, the year and the month.
 
-No model sees in a picture that it is from Norway, was taken in 2017 or is called `IMG_1343`. Words of a query that say such
-things are *telling*: those that pictures do not show, numbers of at least four digits, and codes of letters and digits.
-Pictures that are filed under all telling words of a query, or to which people wrote them as tags or as names in captions, go
-before all others, and among them the models decide. Where no picture is filed under all of them, those that are filed under the
-most get a bonus that a good match of the models outweighs: "a fjord in Norway" finds Norway, though no file is called a fjord.
-Words that pictures show ("beach") stay with the models: a picture in the folder `beach 2019` may show a dinner.
+No model sees in a picture that it is from Norway, was taken in 2017 or is called `IMG_1343`. Words of a query may say so:
+
+- *names*: numbers of at least four digits, codes of letters and digits, months, and words that no list of English words has;
+- *hints*: English words that pictures do not show ("Norway", "trip").
+
+Pictures that are filed under all content words of a query, or to which people wrote them as tags or as names in captions, go
+before all others; then those that are filed under its names. Among them the models decide. Hints alone give a bonus that a good
+match of the models outweighs: "a fjord in Norway" finds Norway, though no file is called a fjord, and "a dog in summer" puts no
+folder `Summer 2019` before the dogs. Words that pictures show ("beach") stay with the models altogether.
 """
 
 from __future__ import annotations
 
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from typing import Final, Literal
 
@@ -26,7 +29,7 @@ from lodestone.sources.uris import relative_path_of
 from lodestone.store.base import Neighbours, SparseVector
 from lodestone.tags.terms import filed_term, sparse_vector, stem
 from lodestone.tags.words import FUNCTION_WORDS, folded, split_words
-from lodestone.text_encoders.english import picture_words, words_of
+from lodestone.text_encoders.english import english_counts, picture_words, words_of
 from lodestone.text_encoders.labels import imagenet_labels
 
 FiledBy = Literal["folder", "file", "camera", "date"]
@@ -39,21 +42,28 @@ _MONTHS: Final = (
     *("january", "february", "march", "april", "may", "june"),
     *("july", "august", "september", "october", "november", "december"),
 )
+_AMBIGUOUS: Final = frozenset({"march", "may"})  # months only beside a year or a day
 _YEAR: Final = re.compile(r"\b(?:1[89]|20)\d\d\b")
+_DAY: Final = re.compile(r"\d{1,2}(?:st|nd|rd|th)?")
 _SPANS: Final = frozenset({"after", "before", "between", "since", "till", "until"})
-_DAY: Final = re.compile(r"\d{1,2}")
+_NEGATIONS: Final = frozenset({"but", "except", "excluding", "no", "not", "without"})
 _PARTS: Final = re.compile(r"\d+|[^\W\d_]+(?:['’][^\W\d_]+)*")
 _CAPITAL_INSIDE: Final = re.compile(r"(?<=[a-z])(?=[A-Z])")
-_EXTENSION: Final = re.compile(r"\.\w{1,5}$")
-_SHORTEST: Final = 3  # letters of a telling Latin word
-_SHORTEST_NUMBER: Final = 4  # digits of a telling number that stands alone: years, and numbers that cameras give
+_EXTENSION: Final = re.compile(
+    r"\.(?:arw|avif|bmp|cr[23]|dng|gif|hei[cf]|jpe?g?|jxl|mov|mp4|nef|orf|pef|png|raf|rw2|srw|svg|tiff?|webp)$", re.IGNORECASE
+)
+_QUOTES: Final = "\"'“”‘’«»,;:!?()[]{}"
+_SHORTEST: Final = 3  # letters of a Latin word that says anything
+_SHORTEST_NUMBER: Final = 4  # digits of a number that stands alone: years, and numbers that cameras give
 _SHORT: Final = 3  # content words of a query that names things; longer ones describe a picture
 _MOST_WORDS: Final = 200  # of a query; sums of its values stay below 2**24, where float32 is exact
-# Words that say nothing of a picture, because cameras and programs put them into names, or that mean something else as often.
+# Words that say nothing of a picture: cameras and programs put them into names, and people into questions.
 _VAGUE_WORDS: Final = """
-best bmp camera copy dcim dsc dscn edit edited enjoy enjoying export favorite favourite file folder gif good great heic heif
-image images img jpeg jpg last like march may my new next nice photo photograph photographs photos pic pics picture pictures
-png pxl raw shot something thing things tif tiff untitled webp
+best bmp camera close copy day dcim dsc dscn edit edited enjoy enjoying export favorite favourite file find first folder gif
+give good great heic heif image images img jpeg jpg last like look looking made make making month more most my new next nice
+old only photo photograph photographs photos pic pics picture pictures place please png pxl raw search see seen shot shots show
+showing shown something take taken takes taking thing things tif tiff time took untitled want webp week where year years
+年 月 日 号
 """
 _VAGUE: Final = frozenset(_VAGUE_WORDS.split())
 
@@ -82,31 +92,44 @@ def filed_words(image: ImageRecord, root: str) -> frozenset[str]:
 
 
 def telling_words(text: str) -> frozenset[str]:
-    """Return the stems of the telling words of a query."""
-    return frozenset(_content(text)[0])
+    """Return the stems of the names and hints of a query."""
+    words = _content(text)
+    return frozenset(words.names | words.hints)
 
 
 @dataclass(frozen=True, slots=True)
 class FiledQuery:
-    """Query for the pictures that are filed under its telling words.
+    """Query for the pictures that are filed under its words.
 
-    A picture's score with one of the vectors is a whole number: 1 for each other word, and the number of these plus 1 for each
-    telling word.
+    A picture's score with one of the vectors is a whole number: 1 for each other word, `hint` for each hint, and `name` for
+    each name. Each value is above all lower ones together.
 
     Attributes:
         vector: All of its content words.
-        telling_vector: Its telling words alone, with the same values.
-        telling: Number of telling words.
+        telling_vector: Its names and hints alone, with the same values.
+        names: Number of names.
+        hints: Number of hints.
         others: Number of its other content words.
     """
 
     vector: SparseVector
     telling_vector: SparseVector
-    telling: int
+    names: int
+    hints: int
     others: int
 
+    @property
+    def hint(self) -> int:
+        """Return the value of a hint."""
+        return self.others + 1
+
+    @property
+    def name(self) -> int:
+        """Return the value of a name."""
+        return self.hint * (self.hints + 1)
+
     def split(self, found: Neighbours, most: int = MOST_FILED) -> FiledPictures:
-        """Return the pictures by how many of the words they are filed under.
+        """Return the pictures by the words that they are filed under.
 
         A set is empty where it may be incomplete, because more pictures were found than were asked for.
 
@@ -114,86 +137,131 @@ class FiledQuery:
             found: What the search with `vector` or `telling_vector` found, best first.
             most: How many pictures it was asked for.
         """
-        if not found.ids:
-            return FiledPictures()
         least = 0 if len(found.ids) < most else round(float(found.scores[-1]))
+        scores = dict(zip(found.ids, map(round, found.scores.tolist()), strict=True))
+        every = self.names * self.name + self.hints * self.hint + self.others
+        whole = frozenset(image_id for image_id, score in scores.items() if score >= every > least)
+        enough = self.names * self.name
+        named = frozenset(image_id for image_id, score in scores.items() if score >= enough > least) - whole
+        if self.names + self.hints + self.others > _SHORT:
+            return FiledPictures(whole, named)
+        value = self.hint if self.hints else self.name
         held = {
-            image_id: divmod(round(score), self.others + 1)
-            for image_id, score in zip(found.ids, found.scores.tolist(), strict=True)
+            image_id: score % self.name // value if self.hints else score // value
+            for image_id, score in scores.items()
+            if image_id not in whole and image_id not in named
         }
-        best = max(telling for telling, _ in held.values())
-        whole = frozenset(image_id for image_id, words in held.items() if words == (self.telling, self.others))
-        if least >= self.telling * (self.others + 1) + self.others:
-            whole = frozenset()
-        if least >= best * (self.others + 1):
-            return FiledPictures(whole)
-        reached = frozenset(image_id for image_id, (telling, _) in held.items() if telling == best)
-        if best < self.telling:
-            return FiledPictures(hinted=reached if self.telling + self.others <= _SHORT else frozenset())
-        return FiledPictures(whole, reached - whole)
+        best = max(held.values(), default=0)
+        hinted = frozenset(image_id for image_id, count in held.items() if count == best and best * value > least)
+        return FiledPictures(whole, named, hinted if best else frozenset())
 
 
 def filed_query(text: str) -> FiledQuery | None:
-    """Return the query for the pictures that are filed under a text's telling words; None where it has none, or very many."""
-    telling, others = _content(text)
-    if not telling or len(telling) + len(others) > _MOST_WORDS:
+    """Return the query for the pictures that are filed under a text's words; None without names and hints, or of very many."""
+    words = _content(text)
+    names, hints, others = words.names, words.hints, words.others
+    if not (names or hints) or len(names) + len(hints) + len(others) > _MOST_WORDS:
         return None
-    named = {filed_term(word): float(len(others) + 1) for word in telling}
-    values = named | {filed_term(word): 1.0 for word in others}
+    query = FiledQuery(sparse_vector({}), sparse_vector({}), len(names), len(hints), len(others))
+    telling = {filed_term(word): float(query.hint) for word in hints}
+    telling |= {filed_term(word): float(query.name) for word in names}
+    values = telling | {filed_term(word): 1.0 for word in others}
     vector = sparse_vector(values)
     if len(vector.indices) < len(values):  # two words with the same code: sums of values would mean something else
         return None
-    return FiledQuery(vector, sparse_vector(named), len(telling), len(others))
+    return replace(query, vector=vector, telling_vector=sparse_vector(telling))
 
 
-def _content(text: str) -> tuple[set[str], set[str]]:
-    """Return the stems of a text's telling words, and of its other content words.
+@dataclass(slots=True)
+class _Words:
+    """Stems of a query's content words; no word is in two of the sets."""
 
-    Times at which a span begins or ends are neither: nothing that is filed under 2010 was taken before 2010.
+    names: set[str] = field(default_factory=set)
+    hints: set[str] = field(default_factory=set)
+    others: set[str] = field(default_factory=set)
+
+
+def _content(text: str) -> _Words:
+    """Return the content words of a query.
+
+    What is to be left out is none of them, and neither are times at which a span begins or ends: nothing that is filed under
+    2010 was taken before 2010.
     """
-    telling: set[str] = set()
-    others: set[str] = set()
+    found = _Words()
     several_years = len(set(_YEAR.findall(text))) > 1
-    before = ""
-    for chunk in text.split():
-        if code := _code(_EXTENSION.sub("", chunk)):
-            telling.add(stem(code))
-            before = code
+    words = list(_query_words(text))
+    for place, word in enumerate(words):
+        before = next((other for other in reversed(words[:place]) if not (other in _MONTHS or _DAY.fullmatch(other))), "")
+        if word in _NEGATIONS and len(words) > 1:
+            break
+        is_month = word in _MONTHS and (word not in _AMBIGUOUS or _is_beside_a_date(words, place))
+        is_time = is_month or _YEAR.fullmatch(word) is not None
+        if (is_time and (several_years or before in _SPANS)) or word in FUNCTION_WORDS or word in _SPANS or word in _VAGUE:
             continue
-        for word in (folded(match.group()) for match in split_words(chunk)):
-            is_time = word in _MONTHS or _YEAR.fullmatch(word) is not None
-            is_end = is_time and (several_years or before in _SPANS)
-            before = before if word in _MONTHS or _DAY.fullmatch(word) else word
-            if not (is_end or word in FUNCTION_WORDS or word in _SPANS or word in _VAGUE):
-                (telling if _is_telling(word) else others).add(stem(word))
-    return telling, others - telling
+        if is_month or _is_name(word):
+            found.names.add(stem(word))
+        elif word in _AMBIGUOUS or _is_shown(word):
+            found.others.add(stem(word))
+        else:
+            found.hints.add(stem(word))
+    found.hints -= found.names
+    found.others -= found.names | found.hints
+    return found
+
+
+def _query_words(text: str) -> Iterator[str]:
+    """Yield the words of a query, and its codes as one word each; case-folded and without accents."""
+    for chunk in text.replace("/", " ").replace("\\", " ").split():
+        plain = _EXTENSION.sub("", chunk.strip(_QUOTES))
+        if code := _code(plain):
+            yield code
+        else:
+            yield from (folded(match.group()) for match in split_words(plain))
+
+
+def _is_beside_a_date(words: Sequence[str], place: int) -> bool:
+    return any(_YEAR.fullmatch(word) or _DAY.fullmatch(word) for word in words[max(place - 1, 0) : place + 2])
 
 
 @lru_cache(maxsize=4_096)  # pictures share their folders and their cameras
 def _stems(names: str) -> frozenset[str]:
     """Return the stems of the words of names, and of their parts.
 
-    `OsloTrip_2016` holds oslotrip, oslo, trip, 2016 and, as a code, oslotrip2016.
+    `OsloTrip_2016` holds oslotrip, oslo, trip, 2016 and, as a code, oslotrip2016. `IMG_1343-edited` also holds img1343.
     """
     words = {folded(word.group()) for word in split_words(names)}
     words |= {folded(part) for word in split_words(_CAPITAL_INSIDE.sub(" ", names)) for part in _PARTS.findall(word.group())}
-    words |= {_code(chunk) for chunk in names.replace("/", " ").split()}
+    for chunk in names.replace("/", " ").split():
+        parts = [match.group() for match in split_words(chunk)]
+        words |= {_code("_".join(parts[: end + 1])) for end, part in enumerate(parts) if part[-1:].isdigit()}
+        words.add(_code(chunk))
     return frozenset(map(stem, words - {""}))
 
 
 def _code(chunk: str) -> str:
     """Return the letters and digits of what is written with both, as names that cameras give: `IMG_1343`, `5D`; else ""."""
     plain = "".join(folded(word.group()) for word in split_words(chunk))
-    return plain if any(map(str.isdigit, plain)) and any(map(str.isalpha, plain)) else ""
+    return plain if plain.isascii() and any(map(str.isdigit, plain)) and any(map(str.isalpha, plain)) else ""
 
 
-def _is_telling(word: str) -> bool:
-    if word.isdigit():
-        return len(word) >= _SHORTEST_NUMBER
+def _is_name(word: str) -> bool:
+    """Return whether a word is a code, a long number, or in no list of English words."""
+    if word[-1:].isdigit() or word[:1].isdigit():
+        return len(word) >= _SHORTEST_NUMBER or not word.isdigit()
     if word.isascii() and len(word) < _SHORTEST:
         return False
+    try:
+        return word not in english_counts() and not _is_shown(word)
+    except ModelUnavailableError:
+        return False  # without a list of words, nothing tells what a name is
+
+
+def _is_shown(word: str) -> bool:
+    """Return whether a word says what pictures show, or nothing."""
+    if (word.isascii() and len(word) < _SHORTEST) or word.isdigit():
+        return True
     shown = _shown_words()
-    return bool(shown) and word not in shown
+    return not shown or word in shown
 
 
 @lru_cache(maxsize=1)

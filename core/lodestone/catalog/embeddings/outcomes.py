@@ -199,7 +199,11 @@ def _record_pictures(connection: Connection, outcome: SliceOutcome, sources: Seq
     shown_otherwise = [member for member, picture in fine if member.is_shown_otherwise(picture)]
     hidden = [member for member, _ in failed if member.state not in DEAD]
     mark_deleted(connection, [member.image_id for member in hidden])
-    fresh = [member for member, _ in fine if member.state != ImageState.ACTIVE]
+    fresh = [
+        member
+        for member, picture in fine
+        if member.state != ImageState.ACTIVE or picture.metadata_version > member.metadata_version
+    ]
     queue_known(connection, {member.image_id for member in (*hidden, *fresh, *shown_otherwise)})
     if any(member.state != ImageState.PENDING for member in shown_otherwise):  # the stores hold it as it was before
         connection.execute(delete(tables.loads).where(tables.loads.c.slice_id == outcome.slice_id))

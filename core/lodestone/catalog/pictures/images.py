@@ -274,9 +274,10 @@ class ImageRows(CatalogBase):
         self._write(change)
 
     def filing_names(self, corpus_id: str | None = None, *, most: int) -> list[str]:
-        """Return the distinct names of folders and cameras of so many pictures at most, of one corpus or of all."""
+        """Return the distinct names of folders, files and cameras of so many pictures at most, of one corpus or of all."""
         images = tables.images
-        query = select(images.c.uri, images.c.camera_make, images.c.camera_model).limit(most)
+        living = images.c.state.in_([ImageState.PENDING, ImageState.ACTIVE])
+        query = select(images.c.uri, images.c.camera_make, images.c.camera_model).where(living).limit(most)
         roots = select(tables.roots.c.name)
         if corpus_id is not None:
             query = query.where(images.c.corpus_id == corpus_id)
@@ -285,7 +286,8 @@ class ImageRows(CatalogBase):
         with self._reading() as connection:
             names.update(connection.execute(roots).scalars())
             for uri, make, model in connection.execute(query):
-                names.update((uri.rpartition("/")[0], make or "", model or ""))
+                folder, _, name = uri.rpartition("/")
+                names.update((folder, name.rpartition(".")[0] or name, make or "", model or ""))
         return sorted(names - {""})
 
     def mark_gone(self, image_ids: Sequence[str]) -> None:
@@ -312,8 +314,8 @@ class ImageRows(CatalogBase):
                 continue
             if record.state is ImageState.ACTIVE and former.state is not ImageState.ACTIVE:
                 restored.append(record.image_id)
-            if former.is_shown_otherwise(record):
-                changed.append(record.image_id)
+            if former.is_shown_otherwise(record) or record.metadata_version > former.metadata_version:
+                changed.append(record.image_id)  # a newer reader may have read another camera
             if record.slice_id is not None and record.slice_id == former.slice_id and former.needs_loading_as(record):
                 stale.add(record.slice_id)
         mark_deleted(connection, hidden)
@@ -332,6 +334,7 @@ class _FormerRow:
     state: ImageState
     slice_id: str | None
     taken: tuple[int | None, int | None, str | None]  # time, offset, precision
+    metadata_version: int
 
     def needs_loading_as(self, record: ImageRecord) -> bool:
         """Return True if the stores' point of an embedded picture must be written again."""
@@ -366,13 +369,13 @@ def _row(record: ImageRecord) -> tuple[Any, ...]:
 def _states(connection: Connection, image_ids: Iterable[str]) -> dict[str, _FormerRow]:
     images = tables.images
     taken = (images.c.taken_at, images.c.utc_offset_minutes, images.c.taken_precision)
-    columns = (images.c.image_id, images.c.root_id, images.c.uri, images.c.state, images.c.slice_id, *taken)
+    known = (images.c.image_id, images.c.root_id, images.c.uri, images.c.state, images.c.slice_id, images.c.metadata_version)
     states: dict[str, _FormerRow] = {}
     for chunk in chunks(image_ids):
-        for image_id, root_id, uri, state, slice_id, *time in connection.execute(
-            select(*columns).where(images.c.image_id.in_(chunk))
+        for image_id, root_id, uri, state, slice_id, version, *time in connection.execute(
+            select(*known, *taken).where(images.c.image_id.in_(chunk))
         ):
-            states[image_id] = _FormerRow(root_id, uri, ImageState(state), slice_id, (time[0], time[1], time[2]))
+            states[image_id] = _FormerRow(root_id, uri, ImageState(state), slice_id, (time[0], time[1], time[2]), version)
     return states
 
 

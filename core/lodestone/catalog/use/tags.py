@@ -12,15 +12,16 @@ import time
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import asdict, replace
 from datetime import datetime
+from functools import partial
 from typing import Any
 
 from sqlalchemy import BigInteger, ColumnElement, Connection, Select, and_, bindparam, delete, func, literal, or_, select
 
 from lodestone.catalog import tables
 from lodestone.catalog.database.engine import CatalogBase
-from lodestone.catalog.database.sql import chunks, insert_ignoring, upsert, upsert_selected
+from lodestone.catalog.database.sql import PAGE, chunks, insert_ignoring, upsert, upsert_selected
 from lodestone.catalog.identity import tag_id
-from lodestone.catalog.records import TagChange, TagRecord
+from lodestone.catalog.records import ImageState, TagChange, TagRecord
 from lodestone.errors import NotFoundError
 
 _NEWEST = (tables.tags.c.created_at.desc(), tables.tags.c.tag_id)
@@ -182,15 +183,21 @@ class TagRows(CatalogBase):
             self._write(lambda connection: connection.execute(_DELIVERED, rows))
 
     def reset_tag_outbox(self) -> int:
-        """Put every picture into the outbox, to rebuild the collection, and return how many there are."""
+        """Put every picture into the outbox, to rebuild the collection, in short transactions; return how many there are.
 
-        def change(connection: Connection) -> int:
-            every = list(connection.execute(select(tables.images.c.image_id)).scalars())
-            for chunk in chunks(every):
-                queue(connection, chunk)
-            return len(every)
-
-        return self._write(change)
+        Pending pictures follow when they are embedded.
+        """
+        images = tables.images
+        page = select(images.c.image_id).where(images.c.state != ImageState.PENDING)
+        page = page.order_by(images.c.image_id).limit(PAGE)
+        count, last = 0, ""
+        while True:
+            with self._reading() as connection:
+                ids = list(connection.execute(page.where(images.c.image_id > last)).scalars())
+            if not ids:
+                return count
+            self._write(partial(queue_known, image_ids=ids))
+            count, last = count + len(ids), ids[-1]
 
 
 _DELIVERED = delete(tables.tag_outbox).where(

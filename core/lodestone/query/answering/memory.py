@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 _log = logging.getLogger(__name__)
 
 AT_ONCE: Final = 8  # while somebody keeps the catalog locked, so many threads wait for it: queries need the others
+_DELIVERED: Final = 1_000  # pictures whose words are delivered after a query; an index run delivers all
 _TURN_S: Final = 1.0
 
 
@@ -97,7 +98,7 @@ class Memory:
                 tags += implicit_tags(trace, self._tags, images=self._catalog.images(trace.hits))
         if tags:
             self._catalog.add_tags(tags)
-            deliver(self._catalog, self._store)
+            deliver(self._catalog, self._store, most=_DELIVERED)
 
 
 def _row(trace: Trace) -> QueryRecord:

@@ -3,10 +3,10 @@
 A query in another language than English is never corrected. Warnings say what the text encoder cannot understand; the query is
 answered all the same.
 
-Words of the collection itself: those of its captions, of the tags that people gave, and of the names of folders and cameras,
-per visible set of corpora. A caller who sees some corpora only must not learn a word of the others from a correction, so each
-such set has words of its own. Tags that queries left are not read: a misspelt query would make its own misspelling a known
-word.
+Words of the collection itself: those of its captions, of the tags that people gave, and of the names of folders, files and
+cameras, per visible set of corpora. A caller who sees some corpora only must not learn a word of the others from a correction,
+so each such set has words of its own. Tags that queries left are not read: a misspelt query would make its own misspelling a
+known word.
 """
 
 from __future__ import annotations
@@ -31,7 +31,8 @@ from lodestone.text_encoders.english import WORD, bare, english_counts, further_
 from lodestone.text_encoders.labels import imagenet_labels
 from lodestone.text_encoders.plain import plain_words, without_accents
 
-MOST_PICTURES: Final = 20_000  # captioned pictures that are read, and as many of which the folders are
+MOST_PICTURES: Final = 20_000  # captioned pictures that are read
+MOST_NAMES: Final = 100_000  # pictures whose names are read
 MOST_TAGS: Final = 20_000
 FRESH_S: Final = 60.0  # for which the words are kept before they are read again
 _MOST_SETS: Final = 32  # sets of corpora whose words are kept
@@ -48,7 +49,7 @@ class WordCatalog(Protocol):
         """Yield (image id, texts) of every picture with a caption, of one corpus or of all."""
 
     def filing_names(self, corpus_id: str | None = None, *, most: int) -> list[str]:
-        """Return the distinct names of folders and cameras of so many pictures at most, of one corpus or of all."""
+        """Return the distinct names of folders, files and cameras of so many pictures at most, of one corpus or of all."""
 
     def list_tags(self, *, corpus_id: str | None = None, source: str | None = None, limit: int = 100) -> list[TagRecord]:
         """Return tags, newest first, of one corpus or of all, from one source or from all."""
@@ -96,7 +97,7 @@ class CollectionWords:
                 yield from captions
             for tag in self._catalog.list_tags(corpus_id=corpus_id, source=_USER, limit=MOST_TAGS):
                 yield tag.text
-            for name in self._catalog.filing_names(corpus_id, most=MOST_PICTURES):
+            for name in self._catalog.filing_names(corpus_id, most=MOST_NAMES):
                 yield name.replace("_", " ")
 
 

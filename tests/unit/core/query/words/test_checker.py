@@ -85,7 +85,7 @@ def test_words_are_read_again_after_a_while(catalog):
     assert "puzzel" in words.words(Visibility())
 
 
-def test_words_of_folders_and_cameras_are_known_and_correct_and_those_in_names_of_files_are_no_words(checker):
+def test_words_of_names_are_known_and_correct_and_codes_are_no_words(checker):
     assert checker.check("solvangen").warnings == ()
     assert checker.check("kyrkja").warnings == ()
     assert checker.check("a solvagen").text == "a solvangen"
