@@ -113,12 +113,16 @@ async def test_filters_hold(runtime: Runtime) -> None:
     assert not any(hit.found_by for hit in answer.hits)
 
 
-async def test_a_renamed_folder_is_found_by_its_new_name_and_a_deleted_file_by_none(runtime: Runtime, tmp_path: Path) -> None:
+async def test_a_renamed_folder_is_found_by_its_new_name_a_new_file_by_its_own_and_a_deleted_one_by_none(
+    runtime: Runtime, tmp_path: Path
+) -> None:
     pictures = tmp_path / "pictures"
     (pictures / "Norway 2016").rename(pictures / "Lofoten")
     (pictures / "IMG_1343.jpg").unlink()
+    write_photo(pictures / "Geiranger.jpg", seed=300)
     index_paths(runtime, IndexRequest((pictures,)))
     assert await first(runtime, "Lofoten") == {"Lofoten/a.jpg", "Lofoten/b.jpg"}
+    assert await first(runtime, "Geiranger") == {"Geiranger.jpg"}
     assert await first(runtime, "Norway") == set()
     assert await first(runtime, "IMG_1343") == set()
 
