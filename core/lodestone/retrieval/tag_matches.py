@@ -21,8 +21,8 @@ class FiledPictures:
 
     Attributes:
         whole: Under every content word.
-        named: Under every word that no picture shows.
-        hinted: Of a short query, where there are none of either: under the most words that no picture shows.
+        named: Under every name in the query: numbers, codes, months, and words that no list of English words has.
+        hinted: Of a short query: under the most English words that no picture shows, or names where it has no such words.
     """
 
     whole: frozenset[str] = frozenset()

@@ -5,10 +5,11 @@ No model sees in a picture that it is from Norway, was taken in 2017 or is calle
 - *names*: numbers of at least four digits, codes of letters and digits, months, and words that no list of English words has;
 - *hints*: English words that pictures do not show ("Norway", "trip").
 
-Pictures that are filed under all content words of a query, or to which people wrote them as tags or as names in captions, go
-before all others; then those that are filed under its names. Among them the models decide. Hints alone give a bonus that a good
-match of the models outweighs: "a fjord in Norway" finds Norway, though no file is called a fjord, and "a dog in summer" puts no
-folder `Summer 2019` before the dogs. Words that pictures show ("beach") stay with the models altogether.
+Both are called *telling* here. Pictures that are filed under all content words of a query, or to which people wrote them as
+tags or as names in captions, go before all others; then those that are filed under its names. Among them the models decide.
+Hints alone give a bonus that a good match of the models outweighs: "a fjord in Norway" finds Norway, though no file is called a
+fjord, and "a dog in summer" puts no folder `Summer 2019` before the dogs. Words that pictures show ("beach") stay with the
+models altogether.
 """
 
 from __future__ import annotations
@@ -145,15 +146,15 @@ class FiledQuery:
         named = frozenset(image_id for image_id, score in scores.items() if score >= enough > least) - whole
         if self.names + self.hints + self.others > _SHORT:
             return FiledPictures(whole, named)
-        value = self.hint if self.hints else self.name
+        # Hints are counted, or names where there are none: the value of a name is then that of a hint.
         held = {
-            image_id: score % self.name // value if self.hints else score // value
+            image_id: (score % self.name if self.hints else score) // self.hint
             for image_id, score in scores.items()
             if image_id not in whole and image_id not in named
         }
         best = max(held.values(), default=0)
-        hinted = frozenset(image_id for image_id, count in held.items() if count == best and best * value > least)
-        return FiledPictures(whole, named, hinted if best else frozenset())
+        hinted = frozenset(image_id for image_id, count in held.items() if count == best and best * self.hint > least)
+        return FiledPictures(whole, named, hinted)
 
 
 def filed_query(text: str) -> FiledQuery | None:
@@ -213,7 +214,7 @@ def _query_words(text: str) -> Iterator[str]:
     """Yield the words of a query, and its codes as one word each; case-folded and without accents."""
     for chunk in text.replace("/", " ").replace("\\", " ").split():
         plain = _EXTENSION.sub("", chunk.strip(_QUOTES))
-        if code := _code(plain):
+        if code := code_of(plain):
             yield code
         else:
             yield from (folded(match.group()) for match in split_words(plain))
@@ -233,12 +234,12 @@ def _stems(names: str) -> frozenset[str]:
     words |= {folded(part) for word in split_words(_CAPITAL_INSIDE.sub(" ", names)) for part in _PARTS.findall(word.group())}
     for chunk in names.replace("/", " ").split():
         parts = [match.group() for match in split_words(chunk)]
-        words |= {_code("_".join(parts[: end + 1])) for end, part in enumerate(parts) if part[-1:].isdigit()}
-        words.add(_code(chunk))
+        words |= {code_of("_".join(parts[: end + 1])) for end, part in enumerate(parts) if part[-1:].isdigit()}
+        words.add(code_of(chunk))
     return frozenset(map(stem, words - {""}))
 
 
-def _code(chunk: str) -> str:
+def code_of(chunk: str) -> str:
     """Return the letters and digits of what is written with both, as names that cameras give: `IMG_1343`, `5D`; else ""."""
     plain = "".join(folded(word.group()) for word in split_words(chunk))
     return plain if plain.isascii() and any(map(str.isdigit, plain)) and any(map(str.isalpha, plain)) else ""

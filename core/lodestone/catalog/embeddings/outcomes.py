@@ -255,7 +255,7 @@ def _end_attempt(connection: Connection, outcome: SliceOutcome, *, failed: int) 
 
 _WHOLE: Final = tuple(_IMAGES[name] for name in (*OUTCOME_COLUMNS, "state"))
 _SHORT: Final = tuple(_IMAGES[name] for name in (*_PLAIN, "state"))
-_CAPTIONS, _FAILURES, _TOMBSTONES, _TAGS = tables.captions.c, tables.failures.c, tables.tombstones.c, tables.tags.c
+_CAPTIONS, _FAILURES, _TOMBSTONES = tables.captions.c, tables.failures.c, tables.tombstones.c
 _SOURCES: Final[BindParameter[Any]] = bindparam("caption_sources", expanding=True)
 
 

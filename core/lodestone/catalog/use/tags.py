@@ -214,15 +214,15 @@ def queue(connection: Connection, image_ids: Iterable[str]) -> None:
 
 def queue_known(connection: Connection, image_ids: Iterable[str]) -> None:
     """Put pictures that the catalog has into the outbox, by one statement for some hundreds of them."""
-    images = tables.images
+    column = tables.images.c.image_id
     for chunk in chunks(image_ids):
-        seq = literal(time.time_ns(), BigInteger)
-        upsert_selected(connection, tables.tag_outbox, select(images.c.image_id, seq).where(images.c.image_id.in_(chunk)))
+        queue_selected(connection, select(column).where(column.in_(chunk)))
 
 
 def queue_selected(connection: Connection, image_ids: Select[Any]) -> None:
     """Put the pictures that a query selects into the outbox."""
-    queue(connection, connection.execute(image_ids).scalars())
+    changed = image_ids.add_columns(literal(time.time_ns(), BigInteger)).distinct()
+    upsert_selected(connection, tables.tag_outbox, changed)
 
 
 def _corpora(connection: Connection, image_ids: Iterable[str]) -> dict[str, str]:

@@ -26,6 +26,7 @@ from lodestone.errors import LodestoneError
 from lodestone.query.words.language import ENGLISH, Language, foreign_language
 from lodestone.query.words.spelling import Lexicon, correct, is_known
 from lodestone.query_notes import describe_failure
+from lodestone.tags.filed import code_of
 from lodestone.text_encoders.base import TextEncoder
 from lodestone.text_encoders.english import WORD, bare, english_counts, further_words, picture_words, words_of
 from lodestone.text_encoders.labels import imagenet_labels
@@ -171,7 +172,7 @@ class QueryChecker:
 
     def _nothing_known(self, text: str, own: Callable[[], AbstractSet[str]]) -> tuple[str, ...]:
         """Return a warning if the encoder speaks English alone and no word of the text is a word."""
-        plain = " ".join(chunk for chunk in text.split() if not _is_code(chunk))
+        plain = " ".join(chunk for chunk in text.split() if not code_of(chunk))
         words = [match.group() for match in WORD.finditer(plain) if not match.group().isdigit()]
         if self._encoder.languages != {ENGLISH} or not words or any(is_known(word, self._lexicon) for word in words):
             return ()
@@ -179,11 +180,6 @@ class QueryChecker:
         if any({bare(word), without_accents(bare(word))} & own_words for word in words):
             return ()
         return (f"no word of the query is known ({_listed(words)}): the pictures may have nothing to do with it",)
-
-
-def _is_code(chunk: str) -> bool:
-    """Return whether something is written as names of files are: IMG_1343, DSC0012."""
-    return "_" in chunk or any(letter.isdigit() for letter in chunk)
 
 
 def _not_spoken(encoder: TextEncoder, language: Language) -> tuple[str, ...]:

@@ -37,7 +37,7 @@ def build_graph(server: ServerConnection, keeper: WriteKeeper, name: str, *, tim
 
     Args:
         server: Connection to the server.
-        keeper: ChangeCount settings at times when no write is undone by the change.
+        keeper: Changes settings at times when no write is undone by the change.
         name: Name of the collection.
         timeout: Seconds to wait at most.
         stall_timeout: Seconds to wait while the server is idle with points left to index.

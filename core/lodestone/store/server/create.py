@@ -35,7 +35,7 @@ def create_collection(
 
     Args:
         server: Connection to the server.
-        keeper: ChangeCount settings at times when no write is undone by the change.
+        keeper: Changes settings at times when no write is undone by the change.
         spec: The collection, checked.
         default: Placement used for what the specification's placement leaves open.
         patience: Seconds to wait for an existing collection to come to rest.

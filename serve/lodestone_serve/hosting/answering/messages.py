@@ -82,7 +82,7 @@ class SignOfLife:
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class CallEvent:
     """An event of a search that goes on."""
 
     number: int
@@ -114,7 +114,9 @@ class Observed:
     arguments: tuple[Any, ...]
 
 
-Message = Begin | NotOpened | SearchCall | Withdraw | Settle | Opened | SignOfLife | Part | CallEnded | CallFailed | Observed
+Message = (
+    Begin | NotOpened | SearchCall | Withdraw | Settle | Opened | SignOfLife | CallEvent | CallEnded | CallFailed | Observed
+)
 
 
 class Channel:

@@ -32,6 +32,7 @@ from lodestone_schemas.api import Event, SearchOptions, SearchRequest, SearchRes
 from lodestone_serve.hosting.answering.messages import (
     Begin,
     CallEnded,
+    CallEvent,
     CallFailed,
     Channel,
     Message,
@@ -39,7 +40,6 @@ from lodestone_serve.hosting.answering.messages import (
     NotOpened,
     Observed,
     Opened,
-    Part,
     SearchCall,
     Settle,
     SignOfLife,
@@ -150,7 +150,7 @@ class _Call:
         begun: Whether something has come.
     """
 
-    answers: asyncio.Queue[Part | CallEnded | CallFailed] = field(default_factory=asyncio.Queue)
+    answers: asyncio.Queue[CallEvent | CallEnded | CallFailed] = field(default_factory=asyncio.Queue)
     begun: bool = False
 
 
@@ -270,7 +270,7 @@ class Worker:
         """Yield the events of a search; raises as `ask`."""
         async with aclosing(self._called(lambda number: SearchCall(number, "events", (request,), context))) as answers:
             async for answer in answers:
-                if isinstance(answer, Part):
+                if isinstance(answer, CallEvent):
                     yield answer.event
 
     async def settle(self, query_id: str | None) -> None:
@@ -279,7 +279,7 @@ class Worker:
             async for _ in answers:
                 pass
 
-    async def _called(self, message: Callable[[int], SearchCall | Settle]) -> AsyncGenerator[Part | CallEnded, None]:
+    async def _called(self, message: Callable[[int], SearchCall | Settle]) -> AsyncGenerator[CallEvent | CallEnded, None]:
         """Send a call, and yield what comes of it; a caller that leaves before its end withdraws it."""
         if self._channel is None:
             raise WorkerGoneError
@@ -292,7 +292,7 @@ class Worker:
                 answer = await call.answers.get()
                 # A worker that was given up may still answer, unless it is told not to.
                 given_up = isinstance(answer, CallFailed) and isinstance(answer.error, WorkerGoneError)
-                ended = not given_up and not isinstance(answer, Part)
+                ended = not given_up and not isinstance(answer, CallEvent)
                 if isinstance(answer, CallFailed):
                     raise answer.error
                 yield answer
@@ -317,7 +317,7 @@ class Worker:
                 self._observe(message)
             case NotOpened(error):
                 raise ServiceUnavailableError(f"it cannot open the home: {error}")
-            case Part(number) | CallEnded(number) | CallFailed(number):
+            case CallEvent(number) | CallEnded(number) | CallFailed(number):
                 if number in self._calls:
                     self._calls[number].begun = True
                     self._calls[number].answers.put_nowait(message)

@@ -32,13 +32,13 @@ from lodestone_schemas.api import SearchResponse
 from lodestone_serve.hosting.answering.messages import (
     Begin,
     CallEnded,
+    CallEvent,
     CallFailed,
     Channel,
     Message,
     NotOpened,
     Observed,
     Opened,
-    Part,
     SearchCall,
     Settle,
     SignOfLife,
@@ -191,7 +191,7 @@ class _Worker:
             case "events":
                 async with aclosing(engine.events(*ask.arguments, request_context=context)) as events:
                     async for event in events:
-                        await self._channel.send(Part(ask.number, event))
+                        await self._channel.send(CallEvent(ask.number, event))
                 return None
 
     async def _settle(self, number: int, query_id: str | None) -> None:
