@@ -16,8 +16,12 @@ from tests.support.upkeep import copied
 from lodestone.home.runtime import Runtime
 from lodestone.indexing.run.index_run import index_paths
 from lodestone.indexing.run.report import IndexRequest
+from lodestone.indexing.sync import collections
+from lodestone.indexing.sync.collections import sync
 from lodestone.retrieval.fusion import RankedList
 from lodestone.retrieval.tag_matches import FiledPictures, TagMatches
+from lodestone.tags import delivery
+from lodestone.tags.delivery import COLLECTION
 from lodestone_schemas.api import SearchFilters, SearchRequest, SearchResponse
 
 OTHERS = 12
@@ -104,7 +108,19 @@ async def test_what_a_picture_is_filed_under_makes_no_guide_of_it_and_speaks_for
     answer = await runtime.engine().answer(SearchRequest(query="IMG_1343", guides=4))
     assert answer.hits[0].uri == "IMG_1343.jpg"
     assert not [guide for guide in answer.guides if guide.status == "used" and "tag" in str(guide.provenance)]
-    assert not answer.probably_nothing
+    assert (answer.probably_nothing, answer.confidence) == (False, 1.0)
+
+
+def test_while_a_run_goes_on_some_are_delivered_at_each_sync_and_the_rest_at_its_end(
+    runtime: Runtime, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    runtime.store.drop(COLLECTION)
+    monkeypatch.setattr(delivery, "_BATCH", 4)
+    monkeypatch.setattr(collections, "_DELIVERED_MEANWHILE", 4)
+    sync(runtime, build=False)
+    assert runtime.store.count(COLLECTION) == 4
+    sync(runtime)
+    assert runtime.store.count(COLLECTION) == OTHERS + 6
 
 
 async def test_filters_hold(runtime: Runtime) -> None:

@@ -236,3 +236,4 @@ def test_compaction_leaves_the_record_of_a_corpus_alone(folder: Path) -> None:
         assert rebuild_catalog(runtime.home, runtime.embeddings).images == COUNT + 3
         assert _facts(runtime)["images"] == before["images"]
         assert runtime.catalog.count_images(state=ImageState.ACTIVE) == COUNT + 3
+        assert runtime.catalog.count_tag_outbox() == COUNT + 4  # nobody knows what had been delivered; one cannot be read

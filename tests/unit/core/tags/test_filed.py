@@ -99,7 +99,7 @@ def test_of_a_partial_date_no_month_is_known() -> None:
 
 
 @pytest.mark.parametrize(
-    "text", ["a dog on the beach", "beach", "a red car at night", "two dogs", "2 dogs", "camera", "dcim photos"]
+    "text", ["a dog on the beach", "beach", "a red car at night", "two dogs", "2 dogs", "100 people", "camera", "dcim photos"]
 )
 def test_what_pictures_show_is_left_to_the_models(text: str) -> None:
     assert filed_query(text) is None
