@@ -53,7 +53,7 @@ CORE: Final[Levels] = (
     ("data", "durable_files", "errors", "observe", "processes"),
     ("access", "clock", "config", "files", "models", "paging", "query_notes", "store"),
     ("backbones", "catalog", "imaging", "remote", "retrieval"),
-    ("composed", "embeddings", "query_log", "sources", "text_encoders"),
+    ("composed", "embeddings", "gazetteer", "query_log", "sources", "text_encoders", "timeline"),
     ("spaces", "trust"),
     ("generators", "tags"),
     ("indexing", "query"),

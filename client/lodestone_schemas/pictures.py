@@ -39,6 +39,11 @@ class ImageInfo(DisplayedModel):
     )
     latitude: float | None = Field(None, description="Degrees, north positive.")
     longitude: float | None = Field(None, description="Degrees, east positive.")
+    place: str | None = Field(
+        None,
+        description="Names of the position, the smallest area first, e.g. `Bergen, Vestland, Norway`: those of the nearest "
+        "town, which may be a neighbour. Null without a position, and far from every town.",
+    )
     camera_make: str | None = None
     camera_model: str | None = None
     decoded_share: float | None = Field(

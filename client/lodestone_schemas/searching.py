@@ -279,7 +279,7 @@ class Hit(DisplayedModel):
     captions: list[str] = Field(default_factory=list)
     thumbnail: str = Field(description="Where the thumbnail is served.")
     contributions: list[Contribution] | None = Field(None, description="With `explain`; of a composed query, its parts.")
-    found_by: list[Literal["folder", "file", "camera", "date"]] = Field(
+    found_by: list[Literal["folder", "file", "camera", "date", "place"]] = Field(
         default_factory=list,
         description="Where words of the query stand that pictures do not show: names, the camera, the date.",
     )

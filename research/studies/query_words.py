@@ -60,6 +60,10 @@ class NoCaptions:
         """Return an empty list, as no picture is in a folder."""
         return []
 
+    def positions(self, corpus_id: str | None = None, *, most: int) -> list[tuple[float, float]]:  # noqa: ARG002
+        """Return an empty list, as no picture has a position."""
+        return []
+
     def list_tags(
         self,
         *,

@@ -163,6 +163,21 @@ def test_names_are_listed_of_living_pictures_of_one_corpus_or_of_all(catalog: Ca
     assert set(catalog.filing_names(most=0)) == {"Norway", "Office"}
 
 
+def test_positions_are_listed_of_living_pictures_of_one_corpus_or_of_all(catalog: Catalog) -> None:
+    _, root = make_root(catalog, "holidays", "/pictures/Norway")
+    _, other = make_root(catalog, "work", "/pictures/Office")
+    here, near, gone, there = ((59.9139, 10.7522), (59.9141, 10.7478), (1.0, 2.0), (-33.8612, 151.2))
+    images = [
+        picture(place, f"{number}.jpg", latitude=latitude, longitude=longitude)
+        for number, (place, (latitude, longitude)) in enumerate([(root, here), (root, near), (root, gone), (other, there)])
+    ]
+    catalog.add_images([*images, picture(root, "nowhere.jpg")])
+    catalog.mark_gone([images[2].image_id])
+    assert catalog.positions(root.corpus_id, most=9) == [(59.91, 10.75)]
+    assert catalog.positions(most=9) == [(-33.86, 151.2), (59.91, 10.75)]
+    assert catalog.positions(most=0) == []
+
+
 def test_what_becomes_of_tags_and_captions_reaches_the_outbox(catalog: Catalog) -> None:
     one, other = two_pictures(catalog)
     embed_slice(catalog, [one, other])

@@ -25,6 +25,7 @@ from lodestone.tags.delivery import COLLECTION
 from lodestone_schemas.api import SearchFilters, SearchRequest, SearchResponse
 
 OTHERS = 12
+FJORD = "camera/P0001.jpg"  # taken at Easter, and at 60.39 degrees north and 5.32 degrees east
 CHRISTMAS = ("2017/Christmas/a.jpg", "2017/Christmas/b.jpg")
 
 
@@ -38,6 +39,16 @@ def taken(path: Path, seed: int) -> None:
         photo.save(path, exif=facts)
 
 
+def taken_in_bergen(path: Path, seed: int) -> None:
+    """Write a photo with a date and a position."""
+    write_photo(path, seed=seed)
+    facts = Image.Exif()
+    facts.get_ifd(0x8769)[0x9003] = "2018:04:01 12:00:00"
+    facts.get_ifd(0x8825).update({1: "N", 2: (60.0, 23.0, 24.0), 3: "E", 4: (5.0, 19.0, 12.0)})
+    with Image.open(path) as photo:
+        photo.save(path, exif=facts)
+
+
 @pytest.fixture(scope="module")
 def indexed(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("filed")
@@ -47,6 +58,7 @@ def indexed(tmp_path_factory: pytest.TempPathFactory) -> Path:
         write_photo(pictures / name, seed=seed)
     for seed, name in enumerate(CHRISTMAS, 200):
         taken(pictures / name, seed)
+    taken_in_bergen(pictures / FJORD, 250)
     with open_runtime(folder) as runtime:
         index_paths(runtime, IndexRequest((pictures,)))
     return folder
@@ -73,7 +85,7 @@ async def first(runtime: Runtime, text: str) -> set[str]:
 
 
 async def test_names_cameras_and_dates_find_their_pictures_first(runtime: Runtime) -> None:
-    assert await first(runtime, "Norway") == {"Norway 2016/a.jpg", "Norway 2016/b.jpg"}
+    assert await first(runtime, "Norway") == {"Norway 2016/a.jpg", "Norway 2016/b.jpg", FJORD}
     assert await first(runtime, "a beach in 2017") == set(CHRISTMAS)
     assert await first(runtime, "IMG_1343") == {"IMG_1343.jpg"}
     assert await first(runtime, "Canon") == set(CHRISTMAS)
@@ -83,10 +95,20 @@ async def test_names_cameras_and_dates_find_their_pictures_first(runtime: Runtim
     assert await first(runtime, "a dog by the camera") == set()
 
 
+async def test_places_and_holidays_find_their_pictures_first_and_are_told_of_each(runtime: Runtime) -> None:
+    for text in ("Bergen", "Vestland", "easter 2018", "Bergen at Easter 2018", "spring in Bergen"):
+        assert await first(runtime, text) == {FJORD}, text
+    assert (await ask(runtime, "Norway 2018")).hits[0].uri == FJORD  # the others are from Norway, and of no known year
+    answer = await ask(runtime, "Vestland 2018")
+    assert answer.hits[0].found_by == ["date", "place"]
+    assert (answer.warnings, answer.corrected_query) == ([], None)
+    assert await first(runtime, "Oslo") == set()
+
+
 async def test_a_good_match_goes_before_a_hint(runtime: Runtime) -> None:
     hits = (await ask(runtime, "a summer in Norway")).hits
     hinted = {hit.image_id for hit in hits if hit.found_by}
-    assert len(hinted) == 2
+    assert len(hinted) == 3
     tags = RankedList("text", "tags", 1.0, (), np.zeros(0, np.float32))
     scores = TagMatches(tags, filed=FiledPictures(hinted=frozenset({"hint"}), named=frozenset({"name"}))).ranked()
     assert dict(zip(scores.ids, scores.scores.tolist(), strict=True)) == {"name": 15.0, "hint": 6.0}
@@ -120,13 +142,13 @@ def test_while_a_run_goes_on_some_are_delivered_at_each_sync_and_the_rest_at_its
     sync(runtime, build=False)
     assert runtime.store.count(COLLECTION) == 4
     sync(runtime)
-    assert runtime.store.count(COLLECTION) == OTHERS + 6
+    assert runtime.store.count(COLLECTION) == OTHERS + 7
 
 
 async def test_filters_hold(runtime: Runtime) -> None:
     answer = await ask(runtime, "Norway", SearchFilters(path_prefix="camera"))
-    assert len(answer.hits) == OTHERS
-    assert not any(hit.found_by for hit in answer.hits)
+    assert len(answer.hits) == OTHERS + 1
+    assert [hit.uri for hit in answer.hits if hit.found_by] == [FJORD]
 
 
 async def test_a_renamed_folder_is_found_by_its_new_name_a_new_file_by_its_own_and_a_deleted_one_by_none(
@@ -139,7 +161,7 @@ async def test_a_renamed_folder_is_found_by_its_new_name_a_new_file_by_its_own_a
     index_paths(runtime, IndexRequest((pictures,)))
     assert await first(runtime, "Lofoten") == {"Lofoten/a.jpg", "Lofoten/b.jpg"}
     assert await first(runtime, "Geiranger") == {"Geiranger.jpg"}
-    assert await first(runtime, "Norway") == set()
+    assert await first(runtime, "Norway") == {FJORD}
     assert await first(runtime, "IMG_1343") == set()
 
 

@@ -26,6 +26,7 @@ from lodestone.sources.originals import open_original
 from lodestone.sources.reading import Reader
 from lodestone.sources.verified import VerifiedFile
 from lodestone.store.base import Between, Condition, Filter, HasId, MatchAny
+from lodestone.tags.filed import known_place
 from lodestone_schemas.api import BrowseRequest, ImageInfo, ImagePage, PathsRequest, PicturePaths
 
 if TYPE_CHECKING:
@@ -275,6 +276,7 @@ def _is_text(place: str) -> bool:
 
 
 def _info(image: ImageRecord, root: Root, corpus: str, captions: Sequence[CaptionRecord]) -> ImageInfo:
+    place = known_place(image.latitude, image.longitude)
     return ImageInfo(
         image_id=image.image_id,
         corpus=corpus,
@@ -292,6 +294,7 @@ def _info(image: ImageRecord, root: Root, corpus: str, captions: Sequence[Captio
         taken_zone=image.taken_zone,
         latitude=image.latitude,
         longitude=image.longitude,
+        place=None if place is None else ", ".join(place.names),
         camera_make=image.camera_make,
         camera_model=image.camera_model,
         decoded_share=image.decoded_share,

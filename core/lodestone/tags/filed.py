@@ -1,6 +1,7 @@
-"""Words under which pictures are filed: names of files and folders, the camera, the year and the month.
+"""Words under which pictures are filed: names of files and folders, the camera, the place, and what the day is called.
 
-No model sees in a picture that it is from Norway, was taken in 2017 or is called `IMG_1343`. Words of a query may say so:
+No model sees in a picture that it is from Norway, was taken at Easter 2017 or is called `IMG_1343`. Words of a query may say
+so:
 
 - *names*: numbers of at least four digits, codes of letters and digits, months, and words that no list of English words has;
 - *hints*: English words that pictures do not show ("Norway", "trip").
@@ -19,12 +20,14 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field, replace
+from datetime import date
 from functools import lru_cache
 from typing import Final, Literal
 
 from lodestone.catalog.pictures.taken import taken_local
 from lodestone.catalog.records import ImageRecord
 from lodestone.errors import ModelUnavailableError
+from lodestone.gazetteer.places import Place, place_of
 from lodestone.retrieval.tag_matches import FiledPictures
 from lodestone.sources.uris import relative_path_of
 from lodestone.store.base import Neighbours, SparseVector
@@ -32,8 +35,9 @@ from lodestone.tags.terms import filed_term, sparse_vector, stem
 from lodestone.tags.words import FUNCTION_WORDS, folded, split_words
 from lodestone.text_encoders.english import english_counts, picture_words, words_of
 from lodestone.text_encoders.labels import imagenet_labels
+from lodestone.timeline.calendar import holidays_of, season_of, weekday_of
 
-FiledBy = Literal["folder", "file", "camera", "date"]
+FiledBy = Literal["folder", "file", "camera", "date", "place"]
 """Where a word stands under which a picture is filed."""
 
 MOST_FILED: Final = 1_000
@@ -78,13 +82,42 @@ def filed_under(image: ImageRecord, root: str) -> Mapping[FiledBy, frozenset[str
     """
     folders, _, name = relative_path_of(image.uri).replace(os.sep, "/").rpartition("/")
     local = taken_local(image.taken_at, image.utc_offset_minutes, image.taken_precision) or ""
-    month = _MONTHS[int(local[5:7]) - 1] if len(local) > len("2017-") else ""
+    place = known_place(image.latitude, image.longitude)
+    country_code = None if place is None else place.country_code
     return {
         "folder": _stems(f"{root} {folders}"),
         "file": _stems(_EXTENSION.sub("", name)),
         "camera": _stems(f"{image.camera_make or ''} {image.camera_model or ''}"),
-        "date": frozenset({local[:4], stem(month)}) - {""},
+        "date": frozenset().union(*map(_stems, _names_of_time(local, image.latitude, country_code))),
+        "place": _stems(" ".join((*place.names, *place.other_names)) if place else ""),
     }
+
+
+def known_place(latitude: float | None, longitude: float | None) -> Place | None:
+    """Return the place of a position; None where it is unknown, and where the names of places are not installed."""
+    try:
+        return place_of(latitude, longitude)
+    except ModelUnavailableError:
+        return None
+
+
+def _names_of_time(local: str, latitude: float | None, country_code: str | None) -> Iterator[str]:
+    """Yield the names of a time: its year, month and season, and its weekday and holidays where the day is known.
+
+    Args:
+        local: The time in ISO 8601, as far as it is known; "" where it is not.
+        latitude: Degrees, north positive; None where it is unknown, and with it the season.
+        country_code: ISO 3166-1 code of the country; None where it is unknown.
+    """
+    yield local[:4]
+    if len(local) > len("2017-"):
+        month = int(local[5:7])
+        yield _MONTHS[month - 1]
+        yield from () if latitude is None else season_of(month, latitude)
+    if len(local) > len("2017-05-"):
+        day = date.fromisoformat(local[:10])
+        yield weekday_of(day)
+        yield from holidays_of(day, country_code)
 
 
 def filed_words(image: ImageRecord, root: str) -> frozenset[str]:

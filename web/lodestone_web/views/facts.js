@@ -1,4 +1,4 @@
-// What is known about one picture: its file, date, camera, captions, tags, and its place on a map.
+// What is known about one picture: its file, date, camera, place, captions and tags.
 import { html, useEffect, useState } from "../html.js";
 import { getJson } from "../engine/http.js";
 import { WorldMap } from "./map.js";
@@ -18,6 +18,7 @@ export function Facts({ hit, path }) {
     ["Incomplete", typeof info?.decoded_share === "number" && `The file ends early: ${Math.floor(100 * info.decoded_share)} % could be shown`],
     ["Taken", info && clockOf(info)],
     ["Camera", cameraName(info?.camera_make, info?.camera_model)],
+    ["Place", info?.place],
     ["Found by", hit.found_by?.join(", ")],
     ["More captions", hit.captions.slice(1).join(" · ")],
   ];

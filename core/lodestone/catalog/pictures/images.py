@@ -290,6 +290,24 @@ class ImageRows(CatalogBase):
                 names.update((folder, name.rpartition(".")[0] or name, make or "", model or ""))
         return sorted(names - {""})
 
+    def positions(self, corpus_id: str | None = None, *, most: int) -> list[tuple[float, float]]:
+        """Return the distinct positions of so many pictures at most, of one corpus or of all.
+
+        Returns:
+            Pairs of latitude and longitude in degrees, to two digits: about a kilometre.
+        """
+        images = tables.images
+        living = images.c.state.in_([ImageState.PENDING, ImageState.ACTIVE])
+        query = (
+            select(images.c.latitude, images.c.longitude)
+            .where(living, images.c.latitude.is_not(None), images.c.longitude.is_not(None))
+            .limit(most)
+        )
+        if corpus_id is not None:
+            query = query.where(images.c.corpus_id == corpus_id)
+        with self._reading() as connection:
+            return sorted({(round(latitude, 2), round(longitude, 2)) for latitude, longitude in connection.execute(query)})
+
     def mark_gone(self, image_ids: Sequence[str]) -> None:
         """Mark pictures as gone; unknown ids are ignored."""
         if image_ids:

@@ -26,7 +26,7 @@ from lodestone.errors import LodestoneError
 from lodestone.query.words.language import ENGLISH, Language, foreign_language
 from lodestone.query.words.spelling import Lexicon, correct, is_known
 from lodestone.query_notes import describe_failure
-from lodestone.tags.filed import code_of
+from lodestone.tags.filed import code_of, known_place
 from lodestone.text_encoders.base import TextEncoder
 from lodestone.text_encoders.english import WORD, bare, english_counts, further_words, picture_words, words_of
 from lodestone.text_encoders.labels import imagenet_labels
@@ -51,6 +51,9 @@ class WordCatalog(Protocol):
 
     def filing_names(self, corpus_id: str | None = None, *, most: int) -> list[str]:
         """Return the distinct names of folders, files and cameras of so many pictures at most, of one corpus or of all."""
+
+    def positions(self, corpus_id: str | None = None, *, most: int) -> list[tuple[float, float]]:
+        """Return the distinct positions of so many pictures at most, to about a kilometre, of one corpus or of all."""
 
     def list_tags(self, *, corpus_id: str | None = None, source: str | None = None, limit: int = 100) -> list[TagRecord]:
         """Return tags, newest first, of one corpus or of all, from one source or from all."""
@@ -100,6 +103,9 @@ class CollectionWords:
                 yield tag.text
             for name in self._catalog.filing_names(corpus_id, most=MOST_NAMES):
                 yield name.replace("_", " ")
+            for position in self._catalog.positions(corpus_id, most=MOST_NAMES):
+                if place := known_place(*position):
+                    yield " ".join((*place.names, *place.other_names))
 
 
 MULTILINGUAL_PROFILE: Final = "embedded-multilingual"

@@ -1,0 +1,1 @@
+"""Names of the days on which pictures were taken."""
