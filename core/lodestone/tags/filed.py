@@ -71,6 +71,28 @@ showing shown something take taken takes taking thing things tif tiff time took 
 年 月 日 号
 """
 _VAGUE: Final = frozenset(_VAGUE_WORDS.split())
+# Words that begin a name of several words and say nothing alone: "New York" is not York. They are one word with what follows.
+_BEGINNING: Final = re.compile(
+    r"\b((?:(?:east|great|las|los|new|north|rio de|saint|san|santa|south|st|united|west)[ .-]+)+)([^\W\d_]+)", re.IGNORECASE
+)
+# Names of days that are one word, because each of their words means other days, or none.
+_DAYS: Final = re.compile(
+    r"\b(?:new year(?:['’]?s)? eve|new year(?:['’]?s day)?|good friday|christmas eve|easter monday)\b", re.IGNORECASE
+)
+# Words in names of places and holidays that name neither.
+_GENERIC_WORDS: Final = """
+additional administrative autonomous capital central department district eastern federal general governorate in international
+lieu lower municipality national northern of oblast prefecture province public region republic second southern special state
+substitute territory the upper western
+"""
+_GENERIC: Final = frozenset(_GENERIC_WORDS.split())
+# English nouns whose stems are also those of towns: who writes them without further names means the things.
+_THINGS_WORDS: Final = """
+alps angel angels arrow arrows basil batman bluff bouquet bouquets canal canals cork corks frankfurter frankfurters hamburger
+hamburgers mine mines paradise peak peaks pine pines plain plains ruby shape split surprise tour tours tuna well wells
+"""
+_THINGS: Final = frozenset(_THINGS_WORDS.split())
+_SPELLINGS: Final = (("labour", "labor"), ("honour", "honor"), ("defence", "defense"))
 
 
 def filed_under(image: ImageRecord, root: str) -> Mapping[FiledBy, frozenset[str]]:
@@ -88,8 +110,8 @@ def filed_under(image: ImageRecord, root: str) -> Mapping[FiledBy, frozenset[str
         "folder": _stems(f"{root} {folders}"),
         "file": _stems(_EXTENSION.sub("", name)),
         "camera": _stems(f"{image.camera_make or ''} {image.camera_model or ''}"),
-        "date": frozenset().union(*map(_stems, _names_of_time(local, image.latitude, country_code))),
-        "place": _stems(" ".join((*place.names, *place.other_names)) if place else ""),
+        "date": frozenset().union(*map(_stems_of_day, _names_of_time(local, image.latitude, country_code))),
+        "place": frozenset().union(*map(_stems_of_place, () if place is None else (*place.names, *place.other_names))),
     }
 
 
@@ -223,7 +245,7 @@ def _content(text: str) -> _Words:
     """
     found = _Words()
     several_years = len(set(_YEAR.findall(text))) > 1
-    words = list(_query_words(text))
+    words = list(_query_words(_BEGINNING.sub(_as_one_name, _DAYS.sub(_as_one_word, text))))
     for place, word in enumerate(words):
         before = next((other for other in reversed(words[:place]) if not (other in _MONTHS or _DAY.fullmatch(other))), "")
         if word in _NEGATIONS and len(words) > 1:
@@ -257,13 +279,44 @@ def _is_beside_a_date(words: Sequence[str], place: int) -> bool:
     return any(_YEAR.fullmatch(word) or _DAY.fullmatch(word) for word in words[max(place - 1, 0) : place + 2])
 
 
+@lru_cache(maxsize=16_384)
+def _stems_of_place(name: str) -> frozenset[str]:
+    """Return the stems of a place's name: "New York City" holds newyork and city, and not york."""
+    return frozenset(map(stem, _plain_words(_BEGINNING.sub(_as_one_word, name)) - _GENERIC))
+
+
+@lru_cache(maxsize=4_096)
+def _stems_of_day(name: str) -> frozenset[str]:
+    """Return the stems of one of a day's names, in both spellings; of names of several words without months and numbers."""
+    words = _plain_words(_DAYS.sub(_as_one_word, name))
+    if len(words) > 1:
+        words = {word for word in words - _GENERIC if word not in _MONTHS and not word[:1].isdigit()}
+    words |= {other for pair in _SPELLINGS if words & set(pair) for other in pair}
+    return frozenset(map(stem, words))
+
+
+def _plain_words(name: str) -> set[str]:
+    return {folded(word.group()) for word in split_words(name)}
+
+
+def _as_one_word(match: re.Match[str]) -> str:
+    return "".join(letter for letter in match.group() if letter.isalnum())
+
+
+def _as_one_name(match: re.Match[str]) -> str:
+    """Return the beginning of a query's name and what follows as one word, unless that says what pictures show: "a new car"."""
+    return match.group() if _is_shown(folded(match[2])) else _as_one_word(match)
+
+
 @lru_cache(maxsize=4_096)  # pictures share their folders and their cameras
 def _stems(names: str) -> frozenset[str]:
     """Return the stems of the words of names, and of their parts.
 
     `OsloTrip_2016` holds oslotrip, oslo, trip, 2016 and, as a code, oslotrip2016. `IMG_1343-edited` also holds img1343.
     """
-    words = {folded(word.group()) for word in split_words(names)}
+    words = (
+        _plain_words(names) | _plain_words(_BEGINNING.sub(_as_one_word, names)) | _plain_words(_DAYS.sub(_as_one_word, names))
+    )
     words |= {folded(part) for word in split_words(_CAPITAL_INSIDE.sub(" ", names)) for part in _PARTS.findall(word.group())}
     for chunk in names.replace("/", " ").split():
         parts = [match.group() for match in split_words(chunk)]
@@ -295,7 +348,7 @@ def _is_shown(word: str) -> bool:
     if (word.isascii() and len(word) < _SHORTEST) or word.isdigit():
         return True
     shown = _shown_words()
-    return not shown or word in shown
+    return not shown or word in shown or word in _THINGS
 
 
 @lru_cache(maxsize=1)

@@ -1,40 +1,39 @@
 """Names of a day: its weekday, its season, and the holidays of the country in which it was spent.
 
-Christmas, Easter and the like are named everywhere. Public holidays are those of the package `holidays`, by country, in English
-where it has English names. Seasons are those of meteorology, three whole months each, and belong to a hemisphere: without a
-position a day has no season.
+Christmas, Easter (that of the Western churches) and the like are named everywhere. Public holidays are those of the package
+`holidays`, of whole countries, in English where it has English names. Seasons are those of meteorology, three whole months
+each, and belong to a hemisphere: without a position a day has no season.
 """
 
 from __future__ import annotations
 
 import re
+import warnings
 from collections.abc import Mapping
 from datetime import date, timedelta
 from functools import lru_cache
 from typing import Final
 
-CALENDAR_VERSION: Final = "1"  # raise it when the same day would get other names
-
 _WEEKDAYS: Final = ("monday", "tuesday", "wednesday", "thursday", "friday", "saturday", "sunday")
 _SEASONS: Final = (("winter",), ("spring",), ("summer",), ("autumn", "fall"))  # of the north, from December on
 # (month, day) -> names that hold in every country.
-_FIXED: Final[Mapping[tuple[int, int], str]] = {
-    (1, 1): "new year",
-    (2, 14): "valentine's day",
-    (10, 31): "halloween",
-    (12, 24): "christmas eve",
-    (12, 25): "christmas",
-    (12, 26): "christmas",
-    (12, 31): "new year's eve",
+_FIXED: Final[Mapping[tuple[int, int], tuple[str, ...]]] = {
+    (1, 1): ("new year",),
+    (2, 14): ("valentine's day",),
+    (10, 31): ("halloween",),
+    (12, 24): ("christmas eve", "christmas"),
+    (12, 25): ("christmas",),
+    (12, 26): ("christmas",),
+    (12, 31): ("new year's eve",),
 }
 _FIRST_EASTER: Final = 1583  # of the Gregorian calendar
-_EASTER_DAYS: Final[Mapping[int, str]] = {
-    -2: "good friday",
-    -1: "easter",
-    0: "easter",
-    1: "easter monday",
+_EASTER_DAYS: Final[Mapping[int, tuple[str, ...]]] = {
+    -2: ("good friday", "easter"),
+    -1: ("easter",),
+    0: ("easter",),
+    1: ("easter monday", "easter"),
 }  # after Easter Sunday
-_REMARK: Final = re.compile(r"\s*\((?:observed|estimated|substituted)[^)]*\)", re.IGNORECASE)
+_REMARK: Final = re.compile(r"\([^)]*(?:observed|estimated|substitute)[^)]*\)", re.IGNORECASE)
 _SEPARATORS: Final = re.compile(r"[;/()]")
 _MOST_YEARS: Final = 4_096  # pairs of a country and a year whose holidays are kept
 
@@ -57,12 +56,12 @@ def holidays_of(day: date, country_code: str | None = None) -> tuple[str, ...]:
         day: The day, in the calendar of the place.
         country_code: ISO 3166-1 code of the country, two capital letters; None where it is unknown.
     """
-    names = [_FIXED.get((day.month, day.day), "")]
+    names = [*_FIXED.get((day.month, day.day), ())]
     if day.year >= _FIRST_EASTER:
-        names.append(_EASTER_DAYS.get((day - _easter(day.year)).days, ""))
+        names += _EASTER_DAYS.get((day - _easter(day.year)).days, ())
     if country_code is not None:
         names += _public(country_code, day.year).get(day, ())
-    return tuple(dict.fromkeys(filter(None, names)))
+    return tuple(dict.fromkeys(names))
 
 
 @lru_cache(maxsize=_MOST_YEARS)
@@ -70,11 +69,18 @@ def _public(country_code: str, year: int) -> Mapping[date, tuple[str, ...]]:
     """Return the public holidays of a country in a year; empty for a country that the package does not know."""
     from holidays import country_holidays
 
+    _hush()
     try:
-        found = country_holidays(country_code, years=year, language="en_US")
+        found = country_holidays(country_code, years=year, observed=False, language="en_US")
     except NotImplementedError:
         return {}
     return {day: _names(text) for day, text in found.items()}
+
+
+@lru_cache(maxsize=1)
+def _hush() -> None:
+    """Let the package say nothing of years whose lunar holidays it does not know: these have the others."""
+    warnings.filterwarnings("ignore", message="Requested Holidays are available only", category=UserWarning)
 
 
 def _names(text: str) -> tuple[str, ...]:

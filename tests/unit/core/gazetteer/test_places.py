@@ -5,6 +5,9 @@ from __future__ import annotations
 import gzip
 import json
 import math
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
 
 import numpy as np
 import pytest
@@ -25,7 +28,10 @@ from lodestone.tags.filed import known_place
         ((34.6, -120.13), ("Solvang", "California", "United States")),
         ((46.2, 6.14), ("Genève", "Geneva", "Switzerland")),
         ((43.73, 7.42), ("Fontvieille", "Municipality of Monaco", "Monaco")),  # and not Nice, across the border
-        ((22.3, 114.17), ("Tsim Sha Tsui", "Hong Kong", "Kowloon City")),
+        ((22.3, 114.17), ("Tsim Sha Tsui", "Kowloon City", "Hong Kong")),
+        ((41.8986, 12.4769), ("Rome", "Lazio", "Italy")),  # the Pantheon, which is nearer to the Vatican's point
+        ((55.75, 37.62), ("Moscow", "Russia")),
+        ((37.5665, 126.978), ("Seoul", "South Korea")),
     ],
 )
 def test_a_position_has_the_names_of_its_areas(position: tuple[float, float], names: tuple[str, ...]) -> None:
@@ -46,8 +52,6 @@ def test_what_is_no_position_has_no_place(position: tuple[float | None, float | 
 
 
 def test_the_nearest_town_is_that_on_the_ground_in_the_north_and_across_the_date_line() -> None:
-    towns = places._towns()
-    assert isinstance(towns.every.data, np.ndarray)
     positions = [(69.65, 18.96), (68.1, 17.3), (-16.8, 179.99), (-16.8, -179.99), (64.7, 177.5), (-77.8, 166.6), (89.9, 10.0)]
     table = json.loads(gzip.decompress((places._data_folder() / "geocode.gz").read_bytes()))
     phi = np.radians([town["latitude"] for town in table])
@@ -79,6 +83,9 @@ def test_countries_have_the_names_that_people_write() -> None:
     assert found is not None
     assert found.other_names == ("USA", "America")
     assert Place("NO", "Norway").other_names == ()
+    cologne = place_of(50.94, 6.96)
+    assert cologne is not None
+    assert (cologne.city, cologne.other_names) == ("Köln", ("Cologne",))
 
 
 def test_without_the_package_pictures_have_no_place(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -92,3 +99,20 @@ def test_without_the_package_pictures_have_no_place(monkeypatch: pytest.MonkeyPa
         assert known_place(60.39, 5.32) is None
     finally:
         places._towns.cache_clear()
+
+
+def test_towns_are_read_once_by_threads_that_ask_at_the_same_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    read: list[str] = []
+    pieces = places._pieces
+
+    def counted(text: str) -> Iterator[list[dict[str, Any]]]:
+        read.append(text[:1])
+        return pieces(text)
+
+    monkeypatch.setattr(places, "_pieces", counted)
+    places._towns.cache_clear()
+    places._place_of.cache_clear()
+    with ThreadPoolExecutor(4) as pool:
+        found = list(pool.map(place_of, [60.39, 60.40, 60.41, 60.42], [5.32] * 4))
+    assert len(read) == 1
+    assert all(place is not None and place.country == "Norway" for place in found)

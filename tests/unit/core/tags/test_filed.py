@@ -196,3 +196,80 @@ def test_odd_names_are_filed_under_what_can_be_read_of_them(uri: str) -> None:
 def test_a_query_of_very_many_words_is_none() -> None:
     assert filed_query(" ".join(f"word{number}" for number in range(300))) is None
     assert filed_query("?!") is None
+
+
+@pytest.mark.parametrize(
+    ("text", "position", "expected"),
+    [
+        ("Bergen", (60.39, 5.32), "whole"),
+        ("Norway", (60.39, 5.32), "whole"),
+        ("New York", (40.7, -73.95), "whole"),
+        ("new york city", (40.7, -73.95), "whole"),
+        ("USA", (40.7, -73.95), "whole"),
+        ("New York", (53.96, -1.08), "nowhere"),  # York
+        ("York", (40.7, -73.95), "nowhere"),
+        ("Mexico", (35.08, -106.65), "nowhere"),  # New Mexico
+        ("Wales", (-33.86, 151.2), "nowhere"),  # New South Wales
+        ("New South Wales", (-33.86, 151.2), "whole"),
+        ("South Korea", (37.5665, 126.978), "whole"),
+        ("Russia", (55.75, 37.62), "whole"),
+        ("the capital", (64.14, -21.94), "nowhere"),  # Capital Region
+        ("a bridge in Bergen", (60.39, 5.32), "hinted"),
+        ("Norway", (None, None), "nowhere"),
+    ],
+)
+def test_places_are_found_by_their_whole_names(text: str, position: tuple[Any, Any], expected: str) -> None:
+    latitude, longitude = position
+    assert kind(text, "camera/P0001.jpg", latitude=latitude, longitude=longitude) == expected
+
+
+@pytest.mark.parametrize("text", ["a hamburger", "hamburgers", "an angel", "a cork", "a new car"])
+def test_things_that_are_called_like_towns_are_left_to_the_models(text: str) -> None:
+    assert filed_query(text) is None
+
+
+@pytest.mark.parametrize(
+    ("text", "taken", "expected"),
+    [
+        ("christmas 2017", "2017-12-24", "whole"),
+        ("christmas eve", "2017-12-24", "whole"),
+        ("christmas eve", "2017-12-31", "nowhere"),
+        ("New Year's Eve 2017", "2017-12-31", "whole"),
+        ("new year’s eve", "2017-12-24", "nowhere"),
+        ("new year", "2018-01-01", "whole"),
+        ("good friday", "2018-03-30", "whole"),
+        ("good friday", "2018-04-06", "nowhere"),
+        ("easter 2018", "2018-04-02", "whole"),
+        ("sunday in march 2018", "2018-03-25", "whole"),
+        ("halloween 2019", "2019-10-31", "whole"),
+        ("winter 2018", "2018-01-05", "named"),  # nobody knows where
+    ],
+)
+def test_days_are_found_by_their_names(text: str, taken: str, expected: str) -> None:
+    assert kind(text, "camera/P0001.jpg", taken=taken, taken_precision="day") == expected
+
+
+@pytest.mark.parametrize(
+    ("text", "position", "taken", "expected"),
+    [
+        ("winter 2018", (60.39, 5.32), "2018-01-05", "whole"),
+        ("winter 2018", (-33.86, 151.2), "2018-01-05", "named"),
+        ("constitution day", (60.39, 5.32), "2018-05-17", "whole"),
+        ("labour day", (40.7, -73.95), "2018-09-03", "whole"),
+        ("labor day", (40.7, -73.95), "2018-09-03", "whole"),
+        ("a national park", (48.8584, 2.2945), "2018-07-14", "nowhere"),  # National Day
+        ("1994", (-1.95, 30.06), "2018-04-07", "nowhere"),  # a memorial day of what happened in that year
+    ],
+)
+def test_seasons_and_public_holidays_are_those_of_the_place(
+    text: str, position: tuple[float, float], taken: str, expected: str
+) -> None:
+    latitude, longitude = position
+    found = kind(text, "camera/P0001.jpg", latitude=latitude, longitude=longitude, taken=taken, taken_precision="day")
+    assert found == expected
+
+
+def test_of_a_year_or_a_month_alone_no_day_is_known() -> None:
+    assert kind("new year 2017", "camera/P0001.jpg", taken="2017-01-01", taken_precision="month") == "hinted"
+    assert kind("january 2017", "camera/P0001.jpg", taken="2017-01-01", taken_precision="month") == "whole"
+    assert kind("january 2017", "camera/P0001.jpg", taken="2017-01-01", taken_precision="year") == "hinted"
