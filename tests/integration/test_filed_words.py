@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
+from typing import cast
 
 import numpy as np
 import pytest
@@ -13,6 +15,7 @@ from tests.support.home import open_runtime
 from tests.support.pictures import write_photo, write_photos
 from tests.support.upkeep import copied
 
+from lodestone.access.caller import LOCAL_CALLER
 from lodestone.home.runtime import Runtime
 from lodestone.indexing.run.index_run import index_paths
 from lodestone.indexing.run.report import IndexRequest
@@ -20,6 +23,8 @@ from lodestone.indexing.sync import collections
 from lodestone.indexing.sync.collections import sync
 from lodestone.retrieval.fusion import RankedList
 from lodestone.retrieval.tag_matches import FiledPictures, TagMatches
+from lodestone.services.pictures import PictureUseCases
+from lodestone.services.sessions.session import HomeSession
 from lodestone.tags import delivery
 from lodestone.tags.delivery import COLLECTION
 from lodestone_schemas.api import SearchFilters, SearchRequest, SearchResponse
@@ -163,6 +168,15 @@ async def test_a_renamed_folder_is_found_by_its_new_name_a_new_file_by_its_own_a
     assert await first(runtime, "Geiranger") == {"Geiranger.jpg"}
     assert await first(runtime, "Norway") == {FJORD}
     assert await first(runtime, "IMG_1343") == set()
+
+
+def test_each_picture_says_its_place(runtime: Runtime) -> None:
+    pictures = PictureUseCases(cast("HomeSession", SimpleNamespace(runtime=runtime)))
+    (root,) = runtime.catalog.roots(None)
+    found = {image.uri: image.image_id for image in runtime.catalog.images_of_root(root.root_id)}
+    places = {uri: pictures.image(image_id, LOCAL_CALLER).place for uri, image_id in found.items()}
+    assert places.pop(FJORD) == "Bergen, Vestland, Norway"
+    assert set(places.values()) == {None}
 
 
 def test_the_command_line_says_it_too(indexed: Path, tmp_path: Path) -> None:

@@ -53,6 +53,7 @@ def test_what_is_no_position_has_no_place(position: tuple[float | None, float | 
 
 def test_the_nearest_town_is_that_on_the_ground_in_the_north_and_across_the_date_line() -> None:
     positions = [(69.65, 18.96), (68.1, 17.3), (-16.8, 179.99), (-16.8, -179.99), (64.7, 177.5), (-77.8, 166.6), (89.9, 10.0)]
+    positions += [(71.0, -40.0), (24.0, 0.0), (25.0, 25.0)]  # 443, 302 and 194 km from any town
     table = json.loads(gzip.decompress((places._data_folder() / "geocode.gz").read_bytes()))
     phi = np.radians([town["latitude"] for town in table])
     theta = np.radians([town["longitude"] for town in table])

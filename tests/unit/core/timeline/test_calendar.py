@@ -24,6 +24,7 @@ from lodestone.timeline.calendar import holidays_of, season_of, weekday_of
 )
 def test_seasons_are_those_of_the_hemisphere(month: int, north: tuple[str, ...], south: tuple[str, ...]) -> None:
     assert season_of(month, 59.9) == north
+    assert season_of(month, 1.3) == season_of(month, 0.0) == north
     assert season_of(month, -33.9) == south
 
 

@@ -98,6 +98,12 @@ def test_words_of_names_are_known_and_correct_and_codes_are_no_words(checker):
     assert "no word" in checker.check("xqzt 0012").warnings[0]
 
 
+def test_names_of_places_are_words_of_the_collection(checker, catalog):
+    assert {"bergen", "vestland", "norway"} <= CollectionWords(catalog).words(Visibility())
+    assert checker.check("vestland").warnings == ()
+    assert "vestland" not in CollectionWords(catalog).words(Visibility(corpora=frozenset({"family"})))
+
+
 def test_tags_that_queries_left_are_no_words_of_the_collection(checker):
     assert checker.check("quokkka").warnings == ()
     assert checker.check("a dgo").text == "a dog"
