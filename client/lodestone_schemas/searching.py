@@ -281,7 +281,7 @@ class Hit(DisplayedModel):
     contributions: list[Contribution] | None = Field(None, description="With `explain`; of a composed query, its parts.")
     found_by: list[Literal["folder", "file", "camera", "date", "place"]] = Field(
         default_factory=list,
-        description="Where words of the query stand that pictures do not show: names, the camera, the date.",
+        description="Where words of the query stand that pictures do not show: names, the camera, the date and the place.",
     )
     copies: int = Field(0, ge=0, description="Candidates further down that are copies of it, left out for `collapse`.")
     missing: bool = Field(False, description="Whether its file, in a folder of the service's machine, is gone.")

@@ -16,7 +16,7 @@ _WAIT_S: Final = 5.0
 _LOOKED_AT: Final = 10_000  # pictures
 
 
-class Place(NamedTuple):
+class FilePlace(NamedTuple):
     """Place of a picture: the path and kind of its root, its uri there, and its position inside an archive or table."""
 
     path: str
@@ -25,9 +25,9 @@ class Place(NamedTuple):
     position: int | None
 
 
-def read_places(file: Path, image_ids: Sequence[str]) -> dict[str, Place] | None:
+def read_places(file: Path, image_ids: Sequence[str]) -> dict[str, FilePlace] | None:
     """Return image id -> place of the pictures that the catalog knows; None if the file cannot be read this way."""
-    places: dict[str, Place] = {}
+    places: dict[str, FilePlace] = {}
     ids = list(dict.fromkeys(image_ids))
     try:
         with _opened(file) as connection:
@@ -37,7 +37,7 @@ def read_places(file: Path, image_ids: Sequence[str]) -> dict[str, Place] | None
                     "SELECT image_id, path, kind, uri, position FROM images JOIN roots USING (root_id)"  # noqa: S608 - marks alone
                     f" WHERE image_id IN ({', '.join('?' * len(some))})"
                 )
-                places |= {image_id: Place(*place) for image_id, *place in connection.execute(query, some)}
+                places |= {image_id: FilePlace(*place) for image_id, *place in connection.execute(query, some)}
     except sqlite3.Error:
         return None
     return {image_id: places[image_id] for image_id in ids if image_id in places}

@@ -32,8 +32,7 @@ _EARTH_KM: Final = 6_371.0  # mean radius
 _TOWN_KM: Final = 30.0  # a town that is further away does not name a position
 _COUNTRY_KM: Final = 250.0  # deserts and ice are far from any town, and the middle of an ocean is further
 _CITY: Final = 100_000  # inhabitants of a city that names what lies around its centre
-_CITY_KM: Final = 30.0  # reach of the largest cities,
-_LARGEST_CITY: Final = 10_000_000  # which have so many inhabitants
+_LARGEST_CITY: Final = 10_000_000  # inhabitants of one that names what lies within `_TOWN_KM`
 _DIGITS: Final = 3  # of degrees that tell places apart: 0.001 degrees are 111 m at most
 _PIECE: Final = 1 << 18  # characters of JSON that are read at once, at least
 _MOST_KEPT: Final = 65_536  # positions whose names are kept
@@ -135,20 +134,50 @@ def place_of(latitude: float | None, longitude: float | None) -> Place | None:
     return _place_of(round(latitude, _DIGITS), round(longitude, _DIGITS))
 
 
+def known_place(latitude: float | None, longitude: float | None) -> Place | None:
+    """Return `place_of` a position; None also where the package with the towns is not installed: all else goes on without."""
+    try:
+        return place_of(latitude, longitude)
+    except ModelUnavailableError:
+        return None
+
+
 @lru_cache(maxsize=_MOST_KEPT)
 def _place_of(latitude: float, longitude: float) -> Place | None:
     with _lock:
         towns = _towns()
-    kilometres, nearest = towns.nearest(latitude, longitude)
-    if kilometres > _COUNTRY_KM:
+    near = towns.around(latitude, longitude, _TOWN_KM)
+    found = near.nearest() or towns.around(latitude, longitude, _COUNTRY_KM).nearest()
+    if found is None:
         return None
+    nearest, kilometres = found
     code, state = towns.codes[nearest], towns.states[nearest]
     country = towns.countries.get(code, code)
     if kilometres > _TOWN_KM:
         return Place(code, country, state)
     town = towns.names[nearest]
-    city = towns.city_around(latitude, longitude, code)
+    city = towns.city_of(near, code)
     return Place(code, country, state, city or town, None if city in {None, town} else town)
+
+
+@dataclass(frozen=True, slots=True)
+class _Near:
+    """Holds the towns (m) near a position.
+
+    Attributes:
+        places: Their places among all towns (m,), int64.
+        kilometres: Their distances (m,), float64.
+    """
+
+    places: NDArray[np.int64]
+    kilometres: NDArray[np.float64]
+
+    def nearest(self) -> tuple[int, float] | None:
+        """Return place and distance of the nearest one; None where there is none."""
+        if not len(self.places):
+            return None
+        nearest = int(np.argmin(self.kilometres))
+        return int(self.places[nearest]), float(self.kilometres[nearest])
 
 
 @dataclass(frozen=True, slots=True)
@@ -173,40 +202,30 @@ class _Towns:
     inhabitants: NDArray[np.int64]
     countries: dict[str, str]
 
-    def nearest(self, latitude: float, longitude: float) -> tuple[float, int]:
-        """Return the distance in kilometres of the nearest town and its place, if it is within `_COUNTRY_KM`.
-
-        Otherwise the distance is larger, and infinite where no town was looked at.
-        """
-        found = (math.inf, -1)
-        for reach in (_TOWN_KM, _COUNTRY_KM):
-            first, distances = self._around(latitude, longitude, reach)
-            if len(distances):
-                nearest = int(np.argmin(distances))
-                found = (float(distances[nearest]), first + nearest)
-            if found[0] <= reach:
-                break
-        return found
-
-    def city_around(self, latitude: float, longitude: float, code: str) -> str | None:
-        """Return the name of the largest city of a country around a position in degrees; None if there is none.
-
-        A city's area grows with its inhabitants: one of 100,000 reaches 3 km from its centre, one of ten millions 30 km.
-        """
-        first, distances = self._around(latitude, longitude, _CITY_KM)
-        inhabitants = self.inhabitants[first : first + len(distances)]
-        reaches = np.minimum(_CITY_KM, _CITY_KM * np.sqrt(inhabitants / _LARGEST_CITY))
-        around = np.flatnonzero((inhabitants >= _CITY) & (distances <= reaches)) + first
-        of_country = [int(place) for place in around if self.codes[place] == code]
-        return self.names[max(of_country, key=lambda place: self.inhabitants[place])] if of_country else None
-
-    def _around(self, latitude: float, longitude: float, kilometres: float) -> tuple[int, NDArray[np.float64]]:
-        """Return the place of the first town whose latitude is near, and the distances in km (m,) of it and the next ones."""
+    def around(self, latitude: float, longitude: float, kilometres: float) -> _Near:
+        """Return the towns within a distance of a position in degrees."""
         degrees = math.degrees(kilometres / _EARTH_KM)
         first, end = np.searchsorted(self.latitudes, (latitude - degrees, latitude + degrees))
         here = _on_sphere(np.array([latitude]), np.array([longitude]))[0]
         chords = np.linalg.norm(self.points[first:end] - here, axis=1)
-        return int(first), 2 * _EARTH_KM * np.arcsin(np.minimum(chords / 2, 1.0))
+        distances = 2 * _EARTH_KM * np.arcsin(np.minimum(chords / 2, 1.0))
+        within = np.flatnonzero(distances <= kilometres)
+        return _Near(within + int(first), distances[within])
+
+    def city_of(self, near: _Near, code: str) -> str | None:
+        """Return the name of the largest city of a country whose area reaches to a position; None if there is none.
+
+        A city's area grows with its inhabitants: one of 100,000 reaches 3 km from its centre, one of ten millions 30 km.
+
+        Args:
+            near: The towns within `_TOWN_KM` of the position.
+            code: Code of the country.
+        """
+        inhabitants = self.inhabitants[near.places]
+        reaches = _TOWN_KM * np.sqrt(inhabitants / _LARGEST_CITY)
+        around = near.places[(inhabitants >= _CITY) & (near.kilometres <= reaches)].tolist()
+        of_country = [place for place in around if self.codes[place] == code]
+        return self.names[max(of_country, key=lambda place: self.inhabitants[place])] if of_country else None
 
 
 @lru_cache(maxsize=1)

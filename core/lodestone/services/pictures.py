@@ -18,6 +18,7 @@ from lodestone.catalog.pictures.dated import DatedPlace, PictureFilter, local_se
 from lodestone.catalog.pictures.taken import taken_local
 from lodestone.catalog.records import CaptionRecord, ImageRecord, ImageState, Root
 from lodestone.errors import InvalidRequestError, NotFoundError, PictureNotReadyError
+from lodestone.gazetteer.places import known_place
 from lodestone.paging import PageRequest, decode_cursor, encode_cursor
 from lodestone.services.limits import need_whole_home, within
 from lodestone.sources.boundaries import boundaries_of, enclosure_of
@@ -26,7 +27,6 @@ from lodestone.sources.originals import open_original
 from lodestone.sources.reading import Reader
 from lodestone.sources.verified import VerifiedFile
 from lodestone.store.base import Between, Condition, Filter, HasId, MatchAny
-from lodestone.tags.filed import known_place
 from lodestone_schemas.api import BrowseRequest, ImageInfo, ImagePage, PathsRequest, PicturePaths
 
 if TYPE_CHECKING:

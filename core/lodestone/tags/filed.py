@@ -27,7 +27,7 @@ from typing import Final, Literal
 from lodestone.catalog.pictures.taken import taken_local
 from lodestone.catalog.records import ImageRecord
 from lodestone.errors import ModelUnavailableError
-from lodestone.gazetteer.places import Place, place_of
+from lodestone.gazetteer.places import known_place
 from lodestone.retrieval.tag_matches import FiledPictures
 from lodestone.sources.uris import relative_path_of
 from lodestone.store.base import Neighbours, SparseVector
@@ -113,14 +113,6 @@ def filed_under(image: ImageRecord, root: str) -> Mapping[FiledBy, frozenset[str
         "date": frozenset().union(*map(_stems_of_day, _names_of_time(local, image.latitude, country_code))),
         "place": frozenset().union(*map(_stems_of_place, () if place is None else (*place.names, *place.other_names))),
     }
-
-
-def known_place(latitude: float | None, longitude: float | None) -> Place | None:
-    """Return the place of a position; None where it is unknown, and where the names of places are not installed."""
-    try:
-        return place_of(latitude, longitude)
-    except ModelUnavailableError:
-        return None
 
 
 def _names_of_time(local: str, latitude: float | None, country_code: str | None) -> Iterator[str]:

