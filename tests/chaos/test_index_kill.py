@@ -27,11 +27,11 @@ PICTURES, SLICE, PARTS = 40, 8, 4
 _DRAW = random.Random(20_26)
 # The highest visit of each point in an undisturbed run bounds the draw.
 POINTS = [
-    ("discovering", 1),
     ("embedding", _DRAW.randint(2, 5)),
     ("after-rename", _DRAW.randint(2, 5 * PARTS - 1)),
     ("loading", _DRAW.randint(1, 3)),
     ("before-promotion", 1),
+    ("discovering", 1),
 ]
 SCRIPT = """
 import json, sys
@@ -118,6 +118,7 @@ def assert_like(found: dict[str, Any], wanted: dict[str, Any]) -> None:
         assert min(cosines) >= 0.99999
 
 
+@pytest.mark.nightly_beyond(3)
 @pytest.mark.parametrize(("point", "visit"), POINTS, ids=[point for point, _ in POINTS])
 def test_a_killed_run_is_finished_by_the_next(photos: Path, undisturbed: dict[str, Any], point: str, visit: int) -> None:
     folder = photos / point

@@ -92,6 +92,7 @@ def stored(folder: Path) -> dict[Path, int]:
     return {path: path.stat().st_mtime_ns for path in (folder / "home" / "embeddings").rglob("*.parquet")}
 
 
+@pytest.mark.nightly_beyond(1)
 @pytest.mark.parametrize("fault", ["after-rename:3", "embedding:4", "loading:1"])
 def test_a_killed_run_loses_at_most_the_slices_in_hand(indexed: Path, tmp_path: Path, fault: str) -> None:
     copy_folder(indexed / "home", tmp_path / "home")

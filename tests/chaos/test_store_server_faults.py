@@ -53,6 +53,8 @@ def in_background(work: Callable[[], None]) -> tuple[threading.Thread, list[Base
     return thread, failures
 
 
+@pytest.mark.nightly
+@pytest.mark.slow
 def test_with_copies_a_node_that_dies_fails_no_load_and_no_search(qdrant_binary: Path, tmp_path: Path) -> None:
     with run_qdrant_cluster(qdrant_binary, tmp_path) as cluster:
         settings = StoreSettings(kind="server", url=tuple(cluster.urls), grpc_port=tuple(cluster.grpc_ports))

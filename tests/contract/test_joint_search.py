@@ -92,6 +92,7 @@ def question(rng: np.random.Generator) -> list[JointPart]:
     ]
 
 
+@pytest.mark.nightly_beyond(3)
 @pytest.mark.parametrize("fused", [True, False])
 def test_scores_and_order_are_those_of_the_definition_for_any_weights(
     store: VectorStore, pictures: Pictures, fused: bool

@@ -726,6 +726,7 @@ def test_numbers_times_and_addresses_are_written_for_people(browser: Any, keyles
     assert told["link"] == "#/runs/a%2Fb?corpus=my+photos"
 
 
+@pytest.mark.nightly_beyond(1)
 @pytest.mark.parametrize(("scheme", "device"), [("light", {}), ("dark", PHONE)], ids=["desktop-light", "phone-dark"])
 def test_every_page_is_accessible_and_fits(
     browser: Any, site: Site, session: dict[str, Any], scheme: str, device: dict[str, Any]

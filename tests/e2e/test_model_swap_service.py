@@ -148,6 +148,7 @@ def test_the_comparison_counts_what_people_called_right(settings: Settings, serv
     assert swap(settings, "--cancel") == "cancelled"
 
 
+@pytest.mark.nightly
 def test_pictures_indexed_during_a_swap_are_found_before_and_after_its_promotion(
     settings: Settings, served: Served, tmp_path: Path
 ) -> None:

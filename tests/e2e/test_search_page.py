@@ -54,6 +54,8 @@ def first(page: Any) -> str:
     return str(name)
 
 
+@pytest.mark.nightly
+@pytest.mark.slow
 def test_folders_of_a_path_keep_their_order_whatever_direction_their_names_run_in(page: Any) -> None:
     search(page, "a cat looks at the camera")
     page.locator(f"{TILES} .open").first.click()

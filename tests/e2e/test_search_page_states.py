@@ -289,6 +289,7 @@ def test_names_are_text_and_damaged_pictures_leave_a_name(page: Any) -> None:
     assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
 
 
+@pytest.mark.nightly_beyond(1)
 @pytest.mark.parametrize("device", [{}, PHONE], ids=["desktop", "phone"])
 def test_pictures_to_begin_with_stand_in_full_rows(browser: Any, site: Served, device: dict[str, Any]) -> None:
     shapes = [(400, 300), (300, 400), (600, 300), (300, 300)]

@@ -204,6 +204,7 @@ def refused(page: Any, tmp_path: Path, status: int, code: str) -> None:
     page.locator(".searchbox input[type=file]").set_input_files(tmp_path / "own.jpg")
 
 
+@pytest.mark.nightly_beyond(1)
 @pytest.mark.parametrize(
     ("status", "code", "title"),
     [(422, "bad_image", "This picture cannot be read"), (413, "invalid_request", "This picture is too large")],
@@ -229,6 +230,7 @@ def test_a_refused_picture_has_plain_words_a_placeholder_and_a_button(
     assert page.locator(".chip").count() == 1, "it takes the place of the first"
 
 
+@pytest.mark.nightly_beyond(1)
 @pytest.mark.parametrize("kind", ["jpeg", "png"])
 def test_a_picture_that_is_cut_is_sent_as_it_is_and_the_page_says_how_much_of_it_counts(
     page: Any, tmp_path: Path, kind: str
@@ -322,6 +324,7 @@ def test_a_camera_is_named_once(page: Any) -> None:
     assert told == [name for *_, name in cameras]
 
 
+@pytest.mark.nightly_beyond(1)
 @pytest.mark.parametrize(
     "device",
     [pytest.param(PHONE, id="390", marks=[pytest.mark.nightly, pytest.mark.slow]), pytest.param(SMALL_PHONE, id="360")],
@@ -393,6 +396,7 @@ def test_a_long_press_selects_and_a_scroll_does_not(browser: Any, site: Served) 
         until(page, LARGE)
 
 
+@pytest.mark.nightly_beyond(1)
 @pytest.mark.parametrize("moved", [9, 11])
 def test_a_finger_that_trembles_presses_and_one_that_goes_further_does_not(browser: Any, site: Served, moved: int) -> None:
     # By made-up events: a browser reports no movement so small where the page could scroll, and ends the touch where it does.
@@ -445,6 +449,7 @@ def test_thumbs_are_for_keys_that_may_judge(page: Any, scopes: list[str], count:
     assert page.locator(".judge .thumbs").count() == count
 
 
+@pytest.mark.nightly_beyond(1)
 @pytest.mark.parametrize(
     "device",
     [

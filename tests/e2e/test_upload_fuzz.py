@@ -170,6 +170,8 @@ class Eyes:
         return self._last
 
 
+@pytest.mark.nightly
+@pytest.mark.slow
 @pytest.mark.timeout(3600)
 @pytest.mark.filterwarnings("ignore::UserWarning")
 async def test_damaged_uploads_are_answered_and_cost_no_memory(tmp_path: Path) -> None:

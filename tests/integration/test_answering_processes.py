@@ -189,6 +189,8 @@ async def test_a_worker_that_dies_costs_no_answer_and_is_replaced(home: Path) ->
         assert here.metrics.registry.get_sample_value("lodestone_answering_processes_ended_total") == 1
 
 
+@pytest.mark.nightly
+@pytest.mark.slow
 async def test_a_silent_worker_is_passed_over_and_killed_if_it_stays_so(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(pools, "HUNG_S", 8.0)
     async with opened(home) as here:
@@ -342,6 +344,7 @@ def test_a_supervisor_that_signals_all_processes_cuts_no_answer_short(home: Path
         assert worker.status() != psutil.STATUS_ZOMBIE
 
 
+@pytest.mark.nightly_beyond(1)
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
 def test_no_process_outlives_its_owner(home: Path, number: int) -> None:
     with running_service(home, processes=3, upkeep=False) as running:

@@ -77,6 +77,8 @@ def test_a_bucket_that_fails_now_and_then_costs_time_only(tmp_path: Path, s3: S3
     assert s3.uploads("photos") == []
 
 
+@pytest.mark.nightly
+@pytest.mark.slow
 @pytest.mark.parametrize("fault", [SLOW, "reset"])
 def test_a_bucket_that_fails_for_long_ends_the_run_and_the_next_one_loses_nothing(
     tmp_path: Path, s3: S3Server, fault: str

@@ -52,6 +52,7 @@ def _metrics(report: dict[str, Any], configuration: str, group: str) -> dict[str
     return {name: value["mean"] for name, value in means.items()}
 
 
+@pytest.mark.nightly_beyond(6)
 @pytest.mark.parametrize("fixture", LAYOUTS)
 def test_every_benchmark_gives_the_figures_worked_out_by_hand(fixture: str, tmp_path: Path, home: Path) -> None:
     name, write = LAYOUTS[fixture]

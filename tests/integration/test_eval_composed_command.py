@@ -92,6 +92,8 @@ def test_a_submission_is_written_checked_and_measured_as_the_run(tmp_path: Path,
         }
 
 
+@pytest.mark.nightly
+@pytest.mark.slow
 def test_vectors_are_made_and_measured_in_graphs(tmp_path: Path, home: Path) -> None:
     prefix = tmp_path / "made"
     sizes = ["--objects", "1500", "--queries", "40", "--dim", "16", "--attributes", "2", "--values", "3"]

@@ -112,6 +112,7 @@ def outcomes_of(host: BulkHost, work: BulkWork[Any, Any], count: int) -> dict[st
     return {task.key: error or result for task, result, error in host(work, (Number(str(n)) for n in range(count)))}
 
 
+@pytest.mark.nightly
 @pytest.mark.slow
 def test_any_work_goes_by_ray_data_and_a_task_that_kills_its_workers_is_named_alone(
     ray_cluster: None, runtime: Runtime, tmp_path: Path

@@ -19,6 +19,7 @@ def _pixels(backbone):
     return np.stack([backbone.prepare(photo(each)) for each in (CAT, COFFEE, PERSON, ROCKET)])
 
 
+@pytest.mark.nightly_beyond(1)
 @pytest.mark.parametrize("kind", ["timm", "clip"])
 def test_halved_weights_in_the_gpus_layout_change_a_vector_by_rounding_alone(kind):
     import torch

@@ -440,6 +440,8 @@ def test_a_model_that_the_gpu_has_no_memory_for_is_named(tmp_path: Path, monkeyp
         stand.pipeline.warm_up()
 
 
+@pytest.mark.nightly
+@pytest.mark.slow
 def test_a_slice_of_eight_thousand_pictures_is_embedded_whole(tmp_path: Path) -> None:
     with Stand(tmp_path) as stand:
         (receipt,) = stand.pipeline.run([stand.task(8_192)])

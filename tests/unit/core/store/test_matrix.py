@@ -108,6 +108,7 @@ def test_scores_of_equal_vectors_are_equal_wherever_they_stand_and_whatever_else
     assert single.scores[0] == alone.scores[0]
 
 
+@pytest.mark.nightly_beyond(4)
 @pytest.mark.parametrize(
     "filter_",
     [
