@@ -54,7 +54,7 @@ CORE: Final[Levels] = (
     ("access", "clock", "config", "files", "models", "paging", "query_notes", "store"),
     ("backbones", "catalog", "imaging", "remote", "retrieval"),
     ("composed", "embeddings", "gazetteer", "query_log", "sources", "text_encoders", "timeline"),
-    ("spaces", "trust"),
+    ("facts", "spaces", "trust"),
     ("generators", "tags"),
     ("indexing", "query"),
     ("tagging",),

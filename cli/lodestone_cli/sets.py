@@ -27,7 +27,7 @@ WhereOption = Annotated[
     list[str] | None,
     typer.Option(
         "--where",
-        help="Only pictures of which this holds, e.g. tagged=keep, path=2024/summer, year=2024, or a field of a part; "
+        help="Only pictures of which this holds, e.g. place=Norway, during=christmas, tagged=keep, year=2024; "
         "may be given several times.",
         rich_help_panel=_PANEL,
     ),
@@ -36,8 +36,17 @@ NotOption = Annotated[
     list[str] | None,
     typer.Option(
         "--not",
-        help="Only pictures of which this does not hold, e.g. tagged=blurry, year=2019; may be given several times.",
+        help="Only pictures of which this does not hold, e.g. has=place, tagged=blurry; may be given several times.",
         rich_help_panel=_PANEL,
+    ),
+]
+
+FactOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--where",
+        help="Only pictures of which this is known: place=Norway, during=christmas, camera=Canon, shape=portrait, has=place; "
+        "may be given several times.",
     ),
 ]
 
@@ -85,6 +94,20 @@ def match_of(
     return words, {"all": sets} if len(sets) > 1 else next(iter(sets), None)
 
 
+def with_facts(filters: SearchFilters, texts: Iterable[str] | None) -> SearchFilters:
+    """Return filters with conditions on facts, which are texts `NAME=VALUE`; two of one name hold together as alternatives.
+
+    Raises:
+        InvalidRequestError: one of them is not of that form.
+    """
+    from lodestone_schemas.searching import where_of
+
+    try:
+        return filters.model_copy(update={"where": where_of(list(texts or ()))})
+    except ValueError as error:
+        raise InvalidRequestError(str(error), hint="e.g. --where place=Norway") from error
+
+
 def said_set(match: Mapping[str, Any]) -> str:
     """Return in words what a set of a request (`QuerySet`, as JSON) asks for: `a dog or a cat, and not tagged blurry`."""
     name = next(iter(match), "")
@@ -109,7 +132,7 @@ def knowing_restrictions() -> Iterator[None]:
         if error.details.get("kind") != "field":
             raise
         raise UnknownNameError.among(
-            "restriction", str(error.details.get("name")), [*_names(), *error.details.get("known", ())]
+            "restriction", str(error.details.get("name")), list(dict.fromkeys([*_names(), *error.details.get("known", ())]))
         ) from error
 
 
@@ -124,9 +147,10 @@ def said_filters(filters: Mapping[str, Any]) -> str:
 
 
 def _names() -> list[str]:
+    from lodestone.facts.facts import KINDS
     from lodestone_schemas.searching import RESTRICTIONS_IN_WORDS
 
-    return sorted([*RESTRICTIONS_IN_WORDS, *_FILTERS])
+    return sorted({*RESTRICTIONS_IN_WORDS, *_FILTERS, *KINDS})
 
 
 def _restriction(context: CommandContext, option: str, text: str) -> dict[str, Any]:
@@ -138,7 +162,7 @@ def _restriction(context: CommandContext, option: str, text: str) -> dict[str, A
         return {name: value}
     if equals and value and name:
         return {"filters": _FILTERS[name](context, value) if name in _FILTERS else {"where": {name: [value]}}}
-    hint = f"NAME=TEXT, where NAME is one of {', '.join(_names())}, or a field of a part; e.g. {option} tagged=keep"
+    hint = f"NAME=TEXT, where NAME is one of {', '.join(_names())}, or a field of a part; e.g. {option} place=Norway"
     if option == "--not" and not equals:
         hint += ". What pictures show cannot be excluded, only come last: --without"
     raise InvalidRequestError(f"{option} {text!r} is no restriction", hint=hint)

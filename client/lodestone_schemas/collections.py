@@ -32,6 +32,7 @@ class Quantization(StrEnum):
 #   taken_at  what the clock showed where it was taken, in seconds since 1970-01-01T00:00:00 of that clock, when known
 #   taken_utc     the same moment in UTC, where that is another number
 #   taken_until   where the period of a partial date ("1993") ends, not included, on the clock of `taken_at`
+#   facts     what is known exactly, as NAME=VALUE: "place=norway", "during=christmas", … (lodestone.facts)
 PAYLOAD_FIELDS: tuple[tuple[str, FieldKind], ...] = (
     ("corpus", FieldKind.KEYWORD),
     ("root", FieldKind.KEYWORD),
@@ -39,6 +40,7 @@ PAYLOAD_FIELDS: tuple[tuple[str, FieldKind], ...] = (
     ("taken_at", FieldKind.INTEGER),
     ("taken_utc", FieldKind.INTEGER),
     ("taken_until", FieldKind.INTEGER),
+    ("facts", FieldKind.KEYWORD),
 )
 
 # Filter fields of the `captions` collection, which has one point per caption; `image` is the picture that it describes.

@@ -136,7 +136,7 @@ def test_a_picture_that_kills_its_workers_becomes_a_failure_and_its_neighbours_a
         assert [(failure.uri, failure.code) for failure in runtime.catalog.failures()] == [("000013.jpg", "kills_worker")]
         died = {attempt.slice_id for attempt in runtime.catalog.attempts() if attempt.state is AttemptState.DIED}
         isolated = [slice_id for slice_id in died if len(list(runtime.catalog.attempts(slice_id=slice_id))) > 2]
-        # Its neighbours in the dead actor are embedded at their second attempt, and so is it if it had none when the actor died.
+        # Its neighbours in the dead actor are embedded at their second attempt, and so is it where it had none.
         assert len(isolated) <= 1
 
 

@@ -13,6 +13,7 @@ from lodestone_cli.naming import counted
 from lodestone_cli.options import (
     LocalOption,
 )
+from lodestone_cli.sets import FactOption, knowing_restrictions, with_facts
 from lodestone_cli.while_indexing import note_indexing
 
 if TYPE_CHECKING:
@@ -27,21 +28,23 @@ _DAY: Final = 10  # characters of a date: 2024-07-31
 def browse(
     which: FilterOptions,
     at: HomeOptions,
+    where: FactOption = None,
     limit: Annotated[int, typer.Option("--limit", "-n", min=1, help="Pictures to show.")] = 50,
     *,
     local: LocalOption = False,
 ) -> None:
-    """List pictures without words, newest first: `lodestone browse --path 2019/summer`, `lodestone browse --month 2024-07`."""
+    """List pictures without words, newest first: `lodestone browse --month 2024-07`, `… --where place=Norway`."""
     with CommandContext(at, away=True, local=local) as context:
         from lodestone_schemas.searching import BrowseRequest
 
         which.dates()  # refused before anything is opened
         context.require_home()
-        filters = which.filters(context)
+        filters = with_facts(which.filters(context), where)
         images: list[ImageInfo] = []
         cursor: str | None = None
         while len(images) < limit:
-            page = context.api.browse(BrowseRequest(filters=filters, limit=min(_PAGE, limit - len(images)), cursor=cursor))
+            with knowing_restrictions():
+                page = context.api.browse(BrowseRequest(filters=filters, limit=min(_PAGE, limit - len(images)), cursor=cursor))
             images += page.images
             cursor = page.next_cursor
             if cursor is None:

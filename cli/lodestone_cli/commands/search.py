@@ -33,7 +33,7 @@ from lodestone_cli.options import (
 from lodestone_cli.picture_files import picture_file, picture_id, read_picture
 from lodestone_cli.progress import shown_wait
 from lodestone_cli.result_files import ResultFiles
-from lodestone_cli.sets import AnyOption, NotOption, WhereOption, knowing_restrictions, match_of
+from lodestone_cli.sets import AnyOption, FactOption, NotOption, WhereOption, knowing_restrictions, match_of, with_facts
 from lodestone_cli.while_indexing import saying_how_far
 
 if TYPE_CHECKING:
@@ -151,6 +151,7 @@ def similar(
     image: Annotated[
         str, typer.Argument(help="A picture file, or the name or id of an indexed one.", autocompletion=complete_pictures)
     ],
+    where: FactOption = None,
     limit: LimitOption = 10,
     offset: OffsetOption = 0,
     fusion: FusionOption = None,
@@ -171,7 +172,7 @@ def similar(
             lambda: SearchOptions(
                 limit=limit,
                 offset=offset,
-                filters=which.filters(context),
+                filters=with_facts(which.filters(context), where),
                 fusion=fusion,
                 explain=explain,
                 collapse=collapse,
@@ -180,7 +181,7 @@ def similar(
         _note_ignored_settings(context)
         image_id = picture_id(context.locator, image)
         page = None if image_id is None else page_query(options, like=image_id)
-        with shown_wait(context, "searching"), saying_how_far(context):
+        with shown_wait(context, "searching"), saying_how_far(context), knowing_restrictions():
             if image_id is not None:
                 response = context.searcher.similar(image_id, options)
             elif context.is_served:

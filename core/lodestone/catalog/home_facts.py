@@ -1,18 +1,22 @@
-"""The home's id in the catalog; on a server, folders on several machines share one catalog and thereby one id."""
+"""The home's id in the catalog, and the version of what its collections know of pictures.
+
+On a server, folders on several machines share one catalog and thereby one id.
+"""
 
 from __future__ import annotations
 
-from sqlalchemy import Connection, select
+from sqlalchemy import Connection, delete, select
 
 from lodestone.catalog import tables
 from lodestone.catalog.database.engine import CatalogBase
 from lodestone.catalog.database.sql import insert_ignoring, upsert
 
 _ID = "home_id"
+_FACTS = "facts_version"
 
 
 class HomeRows(CatalogBase):
-    """Part of the catalog that keeps the home's id.
+    """Part of the catalog that keeps the home's id, and the version of the facts in its collections.
 
     An SQLite file has it too, so that a lost `home.json` can be written again.
     """
@@ -54,3 +58,25 @@ class HomeRows(CatalogBase):
     def set_home_id(self, home_id: str) -> None:
         """Set the home's id, for a catalog that replaces a lost home's."""
         self._write(lambda connection: upsert(connection, tables.home_facts, [{"name": _ID, "value": home_id}]))
+
+    def renew_facts(self, version: int) -> bool:
+        """Record that collections get the facts of pictures in this version from now on.
+
+        Where they had another one, all loads are forgotten, so that every point is written again.
+
+        Returns:
+            Whether loads were forgotten.
+        """
+        table, wanted = tables.home_facts, str(version)
+        query = select(table.c.value).where(table.c.name == _FACTS)
+        with self._reading() as connection:
+            if connection.execute(query).scalar_one_or_none() == wanted:
+                return False
+
+        def change(connection: Connection) -> bool:
+            if connection.execute(query).scalar_one_or_none() == wanted:  # another process was faster
+                return False
+            upsert(connection, table, [{"name": _FACTS, "value": wanted}])
+            return bool(connection.execute(delete(tables.loads)).rowcount)
+
+        return self._write(change)

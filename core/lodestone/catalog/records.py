@@ -124,6 +124,12 @@ class ImageFields(NamedTuple):
     taken_at: int | None
     utc_offset_minutes: int | None
     taken_precision: str | None
+    latitude: float | None
+    longitude: float | None
+    camera_make: str | None
+    camera_model: str | None
+    width: int
+    height: int
     state: ImageState
 
 

@@ -14,9 +14,9 @@ from lodestone.export.matching import Matcher
 from lodestone.export.request import ExportFormat, PictureBytes, VectorType
 from lodestone.export.selection import ExportSelection
 from lodestone.export.tasks import ExportedPicture, ExportedSlice, ExportTask, RootAccess
+from lodestone.facts.points import point_fields
 from lodestone.indexing.parts.registry import further_parts
 from lodestone.indexing.sync.load_groups import PlannedSlice, payloads_of
-from lodestone.indexing.sync.targets import payloads
 from lodestone.indexing.tasks import META_PART
 from lodestone.sources.boundaries import boundaries_of, enclosure_of
 from lodestone.store.algebra import EVERY_POINT, fields_of
@@ -132,7 +132,9 @@ class ExportPlan:
         receipts = catalog.receipts(record.slice_id)
         images = catalog.slice_images(record.slice_id, states=(ImageState.ACTIVE,)) if META_PART in receipts else []
         if self._matcher is not None and images:
-            planned = PlannedSlice(record.slice_id, receipts, [image.image_id for image in images], payloads(images))
+            planned = PlannedSlice(
+                record.slice_id, receipts, [image.image_id for image in images], list(map(point_fields, images))
+            )
             matched = self._matcher.matching(planned.image_ids, self._payloads(planned))
             images = [image for image, is_matched in zip(images, matched, strict=True) if is_matched]
         ids = [image.image_id for image in images]

@@ -142,6 +142,13 @@ def known_place(latitude: float | None, longitude: float | None) -> Place | None
         return None
 
 
+def other_names() -> Iterator[tuple[str, str]]:
+    """Yield further names that people write, each with the name that `Place` has: ("USA", "United States")."""
+    countries = _countries() if find_spec(_PACKAGE) is not None else {}
+    for key, others in _OTHER_NAMES.items():
+        yield from ((other, countries.get(key, key)) for other in others)
+
+
 @lru_cache(maxsize=_MOST_KEPT)
 def _place_of(latitude: float, longitude: float) -> Place | None:
     with _lock:
@@ -245,8 +252,6 @@ def _towns() -> _Towns:
     table = np.concatenate(numbers)
     order = np.argsort(table[:, 0], kind="stable").tolist()
     table = table[order]
-    with (folder / "countries.csv").open(encoding="utf-8", newline="") as file:
-        countries = {row[0]: row[1] for row in reader(file) if len(row) > 1} | _COMMON_NAMES
     return _Towns(
         np.ascontiguousarray(table[:, 0]),
         _on_sphere(table[:, 0], table[:, 1]),
@@ -254,8 +259,15 @@ def _towns() -> _Towns:
         [states[place] for place in order],
         [codes[place] for place in order],
         table[:, 2].astype(np.int64),
-        countries,
+        _countries(),
     )
+
+
+@lru_cache(maxsize=1)
+def _countries() -> dict[str, str]:
+    """Return code -> name of all countries."""
+    with (_data_folder() / "countries.csv").open(encoding="utf-8", newline="") as file:
+        return {row[0]: row[1] for row in reader(file) if len(row) > 1} | _COMMON_NAMES
 
 
 def _data_folder() -> Path:

@@ -11,13 +11,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
-from lodestone.catalog.pictures.taken import taken_fields
 from lodestone.catalog.records import ImageState
 from lodestone.errors import CollectionDamagedError
+from lodestone.facts.points import point_fields
 from lodestone.sources.captions import CaptionSource
-from lodestone.sources.uris import folders_of
 from lodestone.spaces.names import TAGS
 from lodestone.store.base import SparseBatch, SparseVector, VectorStore
 from lodestone.tags.filed import filed_words
@@ -88,12 +87,6 @@ def mend(catalog: Catalog, store: VectorStore) -> str:
     return ""
 
 
-def payload_of(image: ImageRecord) -> dict[str, Any]:
-    """Return the filter fields of a picture, as in every collection of pictures."""
-    place = {"corpus": image.corpus_id, "root": image.root_id, "folders": list(folders_of(image.uri))}
-    return place | taken_fields(image.taken_at, image.utc_offset_minutes, image.taken_precision)
-
-
 def point_vector(
     tags: Sequence[TagRecord], captions: Sequence[CaptionRecord] = (), filed: Iterable[str] = ()
 ) -> SparseVector | None:
@@ -150,7 +143,7 @@ def _write(catalog: Catalog, store: VectorStore, image_ids: Sequence[str]) -> No
         vectors = {image_id: written.vector(image_id, roots) for image_id in image_ids}
         points = {image_id: vector for image_id, vector in vectors.items() if vector is not None}
         if points:
-            payloads = [payload_of(written.images[image_id]) for image_id in points]
+            payloads = [point_fields(written.images[image_id]) for image_id in points]
             store.upsert_sparse(COLLECTION, SparseBatch(list(points), list(points.values()), payloads))
         gone = [image_id for image_id in image_ids if image_id not in points]
         if gone:

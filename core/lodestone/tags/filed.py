@@ -20,7 +20,6 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field, replace
-from datetime import date
 from functools import lru_cache
 from typing import Final, Literal
 
@@ -35,7 +34,7 @@ from lodestone.tags.terms import filed_term, sparse_vector, stem
 from lodestone.tags.words import FUNCTION_WORDS, folded, split_words
 from lodestone.text_encoders.english import english_counts, picture_words, words_of
 from lodestone.text_encoders.labels import imagenet_labels
-from lodestone.timeline.calendar import holidays_of, season_of, weekday_of
+from lodestone.timeline.calendar import MONTHS, names_of_time
 
 FiledBy = Literal["folder", "file", "camera", "date", "place"]
 """Where a word stands under which a picture is filed."""
@@ -43,10 +42,6 @@ FiledBy = Literal["folder", "file", "camera", "date", "place"]
 MOST_FILED: Final = 1_000
 """Pictures that are filed under the telling words of a query, at most: what more pictures have in common tells nothing."""
 
-_MONTHS: Final = (
-    *("january", "february", "march", "april", "may", "june"),
-    *("july", "august", "september", "october", "november", "december"),
-)
 _AMBIGUOUS: Final = frozenset({"march", "may"})  # months only beside a year or a day
 _YEAR: Final = re.compile(r"\b(?:1[89]|20)\d\d\b")
 _DAY: Final = re.compile(r"\d{1,2}(?:st|nd|rd|th)?")
@@ -110,28 +105,9 @@ def filed_under(image: ImageRecord, root: str) -> Mapping[FiledBy, frozenset[str
         "folder": _stems(f"{root} {folders}"),
         "file": _stems(_EXTENSION.sub("", name)),
         "camera": _stems(f"{image.camera_make or ''} {image.camera_model or ''}"),
-        "date": frozenset().union(*map(_stems_of_day, _names_of_time(local, image.latitude, country_code))),
+        "date": frozenset().union(*map(_stems_of_day, (local[:4], *names_of_time(local, image.latitude, country_code)))),
         "place": frozenset().union(*map(_stems_of_place, () if place is None else (*place.names, *place.other_names))),
     }
-
-
-def _names_of_time(local: str, latitude: float | None, country_code: str | None) -> Iterator[str]:
-    """Yield the names of a time: its year, month and season, and its weekday and holidays where the day is known.
-
-    Args:
-        local: The time in ISO 8601, as far as it is known; "" where it is not.
-        latitude: Degrees, north positive; None where it is unknown, and with it the season.
-        country_code: ISO 3166-1 code of the country; None where it is unknown.
-    """
-    yield local[:4]
-    if len(local) > len("2017-"):
-        month = int(local[5:7])
-        yield _MONTHS[month - 1]
-        yield from () if latitude is None else season_of(month, latitude)
-    if len(local) > len("2017-05-"):
-        day = date.fromisoformat(local[:10])
-        yield weekday_of(day)
-        yield from holidays_of(day, country_code)
 
 
 def filed_words(image: ImageRecord, root: str) -> frozenset[str]:
@@ -239,10 +215,10 @@ def _content(text: str) -> _Words:
     several_years = len(set(_YEAR.findall(text))) > 1
     words = list(_query_words(_BEGINNING.sub(_as_one_name, _DAYS.sub(_as_one_word, text))))
     for place, word in enumerate(words):
-        before = next((other for other in reversed(words[:place]) if not (other in _MONTHS or _DAY.fullmatch(other))), "")
+        before = next((other for other in reversed(words[:place]) if not (other in MONTHS or _DAY.fullmatch(other))), "")
         if word in _NEGATIONS and len(words) > 1:
             break
-        is_month = word in _MONTHS and (word not in _AMBIGUOUS or _is_beside_a_date(words, place))
+        is_month = word in MONTHS and (word not in _AMBIGUOUS or _is_beside_a_date(words, place))
         is_time = is_month or _YEAR.fullmatch(word) is not None
         if (is_time and (several_years or before in _SPANS)) or word in FUNCTION_WORDS or word in _SPANS or word in _VAGUE:
             continue
@@ -282,7 +258,7 @@ def _stems_of_day(name: str) -> frozenset[str]:
     """Return the stems of one of a day's names, in both spellings; of names of several words without months and numbers."""
     words = _plain_words(_DAYS.sub(_as_one_word, name))
     if len(words) > 1:
-        words = {word for word in words - _GENERIC if word not in _MONTHS and not word[:1].isdigit()}
+        words = {word for word in words - _GENERIC if word not in MONTHS and not word[:1].isdigit()}
     words |= {other for pair in _SPELLINGS if words & set(pair) for other in pair}
     return frozenset(map(stem, words))
 

@@ -9,10 +9,16 @@ from __future__ import annotations
 
 import re
 import warnings
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from datetime import date, timedelta
 from functools import lru_cache
 from typing import Final
+
+MONTHS: Final = (
+    *("january", "february", "march", "april", "may", "june"),
+    *("july", "august", "september", "october", "november", "december"),
+)
+"""English names of the months, in lower case."""
 
 _WEEKDAYS: Final = ("monday", "tuesday", "wednesday", "thursday", "friday", "saturday", "sunday")
 _SEASONS: Final = (("winter",), ("spring",), ("summer",), ("autumn", "fall"))  # of the north, from December on
@@ -36,6 +42,24 @@ _EASTER_DAYS: Final[Mapping[int, tuple[str, ...]]] = {
 _REMARK: Final = re.compile(r"\([^)]*(?:observed|estimated|substitute)[^)]*\)", re.IGNORECASE)
 _SEPARATORS: Final = re.compile(r"[;/()]")
 _MOST_YEARS: Final = 4_096  # pairs of a country and a year whose holidays are kept
+
+
+def names_of_time(local: str, latitude: float | None, country_code: str | None) -> Iterator[str]:
+    """Yield the names of a time in lower case: its month and season, and its weekday and holidays where the day is known.
+
+    Args:
+        local: The time in ISO 8601, as far as it is known; "" where it is not.
+        latitude: Degrees, north positive; None where it is unknown, and with it the season.
+        country_code: ISO 3166-1 code of the country; None where it is unknown.
+    """
+    if len(local) > len("2017-"):
+        month = int(local[5:7])
+        yield MONTHS[month - 1]
+        yield from () if latitude is None else season_of(month, latitude)
+    if len(local) > len("2017-05-"):
+        day = date.fromisoformat(local[:10])
+        yield weekday_of(day)
+        yield from holidays_of(day, country_code)
 
 
 def season_of(month: int, latitude: float) -> tuple[str, ...]:

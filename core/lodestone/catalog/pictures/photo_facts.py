@@ -45,7 +45,7 @@ _UPDATE = (
 
 @dataclass(frozen=True, slots=True)
 class _Former:
-    """A picture's time before a change, and after it."""
+    """What a picture's point says of its time, place and camera before a change, and after it."""
 
     image_id: str
     slice_id: str | None
@@ -56,7 +56,7 @@ class _Former:
     @property
     def is_shown_otherwise(self) -> bool:
         """Whether the stores' point of the picture is out of date; versions that kept no source wrote UTC into it."""
-        offset_minutes = self.before[1]
+        offset_minutes = self.before[_POINT_FACTS.index("utc_offset_minutes")]
         return self.before != self.after or (self.was_in_utc and bool(offset_minutes))
 
 
@@ -79,8 +79,8 @@ class PhotoFactRows(CatalogBase):
     def set_photo_facts(self, records: Sequence[ImageRecord]) -> None:
         """Write `PHOTO_FACTS` and `metadata_version` of pictures, in one transaction; all else of their rows stays.
 
-        Where a time changes, the loads of the picture's slice are forgotten, so that its points are written again.
-        A picture that is unknown or has another content by now is left alone.
+        Where a time, place or camera changes, the loads of the picture's slice are forgotten, so that its points are written
+        again. A picture that is unknown or has another content by now is left alone.
         """
         if not records:
             return
@@ -99,18 +99,22 @@ class PhotoFactRows(CatalogBase):
         self._write(change)
 
 
-_TAKEN: Final = (_IMAGES.c.taken_at, _IMAGES.c.utc_offset_minutes, _IMAGES.c.taken_precision)
+_POINT_FACTS: Final = (
+    *("taken_at", "utc_offset_minutes", "taken_precision"),
+    *("latitude", "longitude", "camera_make", "camera_model"),
+)
+_OF_POINT: Final = attrgetter(*_POINT_FACTS)
 
 
 def _former(connection: Connection, records: Sequence[ImageRecord]) -> Iterator[_Former]:
-    """Yield the time of each picture that still has the content of its record."""
+    """Yield the facts of each picture that still has the content of its record."""
     wanted = {record.image_id: record for record in records}
-    columns = (_IMAGES.c.image_id, _IMAGES.c.hash, _IMAGES.c.slice_id, _IMAGES.c.taken_source, *_TAKEN)
+    facts = (_IMAGES.c[name] for name in _POINT_FACTS)
+    columns = (_IMAGES.c.image_id, _IMAGES.c.hash, _IMAGES.c.slice_id, _IMAGES.c.taken_source, *facts)
     for chunk in chunks(wanted):
         for image_id, content, slice_id, source, *before in connection.execute(
             select(*columns).where(_IMAGES.c.image_id.in_(chunk))
         ):
             record = wanted[image_id]
-            after = (record.taken_at, record.utc_offset_minutes, record.taken_precision)
             if content == record.hash:
-                yield _Former(image_id, slice_id, tuple(before), after, was_in_utc=source is None)
+                yield _Former(image_id, slice_id, tuple(before), _OF_POINT(record), was_in_utc=source is None)

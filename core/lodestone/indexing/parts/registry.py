@@ -6,6 +6,7 @@ from collections.abc import Callable, Container, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
+from lodestone.facts.facts import KINDS
 from lodestone.indexing.tasks import META_PART, backbone_part, captions_part
 from lodestone_schemas.collections import CAPTION_FIELDS, FUSED_FIELDS, FieldKind
 
@@ -43,7 +44,7 @@ def further_parts() -> tuple[SlicePart, ...]:
         ValueError: a part reads pixels and other parts, or has a filter field of a name that is taken.
     """
     parts = tuple(factory() for factory in PARTS.values())
-    taken = {name for name, _ in (*CAPTION_FIELDS, *FUSED_FIELDS)}
+    taken = {*KINDS, *(name for name, _ in (*CAPTION_FIELDS, *FUSED_FIELDS))}
     for part in parts:
         if part.in_batches and part.after:
             raise ValueError(f"the part {part.name!r} reads pixels and other parts: let one of two parts read pixels alone")

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Final, Protocol
 from lodestone.catalog.work.swaps import retained_collections
 from lodestone.config.compositions import all_compositions
 from lodestone.errors import CollectionDamagedError, EmbeddingsDamagedError
+from lodestone.facts.facts import VERSION as FACTS_VERSION
 from lodestone.indexing.faults import Faults
 from lodestone.indexing.parts.registry import SliceParts
 from lodestone.indexing.progress import Meter, Progress, ProgressEvent, RunStage, silent
@@ -164,6 +165,7 @@ def _sync(resources: SyncResources, how: _Loading, *, build: bool) -> SyncReport
     progress, faults = how.progress, how.faults
     chosen = _chosen(resources.catalog)
     targets = make_targets(resources)
+    resources.catalog.renew_facts(FACTS_VERSION)
     before = resources.store.aliases()
     reports: list[CollectionReport] = []
     ready: list[Target] = []

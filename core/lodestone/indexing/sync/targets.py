@@ -10,18 +10,17 @@ from abc import ABC, abstractmethod
 from collections.abc import Collection, Sequence
 from dataclasses import replace
 from itertools import islice
-from typing import TYPE_CHECKING, Any, ClassVar, Final
+from typing import TYPE_CHECKING, ClassVar, Final
 
 from lodestone.catalog.catalog import Catalog
 from lodestone.catalog.embeddings.slice_parts import LIVING
 from lodestone.catalog.identity import caption_id
-from lodestone.catalog.pictures.taken import taken_fields
-from lodestone.catalog.records import ImageFields, ImageRecord, ImageState, SliceRecord
+from lodestone.catalog.records import ImageState, SliceRecord
+from lodestone.facts.points import point_fields
 from lodestone.files.area import FileArea
 from lodestone.indexing.parts.registry import SliceParts, further_fields
 from lodestone.indexing.sync.load_groups import CaptionPoints, LoadGroup, PicturePoints, PlannedSlice, PointMaker
 from lodestone.indexing.tasks import META_PART
-from lodestone.sources.uris import folders_of
 from lodestone.spaces.base import Projection
 from lodestone.spaces.names import CAPTIONS, captions_collection
 from lodestone.store.base import Filter, MatchAny, PointBatch, VectorStore
@@ -247,15 +246,6 @@ class CaptionTarget(Target):
         return 0 if unfinished else active, active + pending
 
 
-def payloads(images: Sequence[ImageFields | ImageRecord]) -> list[dict[str, Any]]:
-    """Return the filter fields (`PAYLOAD_FIELDS`) of the pictures, one dictionary each."""
-    return [
-        {"corpus": image.corpus_id, "root": image.root_id, "folders": list(folders_of(image.uri))}
-        | taken_fields(image.taken_at, image.utc_offset_minutes, image.taken_precision)
-        for image in images
-    ]
-
-
 def _planned(catalog: Catalog, record: SliceRecord, *, clear: Collection[ImageState] = ()) -> PlannedSlice:
     """Plan the slice's active pictures; older points of those in the states `clear` are removed first."""
     receipts = catalog.receipts(record.slice_id)
@@ -265,7 +255,7 @@ def _planned(catalog: Catalog, record: SliceRecord, *, clear: Collection[ImageSt
         record.slice_id,
         receipts,
         [image.image_id for image in active],
-        payloads(active),
+        list(map(point_fields, active)),
         cleared=[image.image_id for image in images if image.state in clear],
     )
 

@@ -1,4 +1,4 @@
-"""Conditions on the filter fields that further parts of a picture declare (docs/recipes/add-a-part.md)."""
+"""Conditions on facts of pictures, and on the filter fields that further parts declare (docs/recipes/add-a-part.md)."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from typing import Final
 
 from lodestone.errors import InvalidRequestError, UnknownNameError
+from lodestone.facts.facts import KINDS, facts_condition
 from lodestone.store.base import AnyOf, Between, Condition, Filter, MatchAny
 from lodestone_schemas.collections import FieldKind
 
@@ -19,21 +20,24 @@ _MOST: Final = 2**53  # whole numbers up to here are the same in a vector store,
 
 
 def part_conditions(where: Mapping[str, Sequence[FieldValue]], fields: Mapping[str, FieldKind]) -> list[Condition]:
-    """Return a condition for each field: it has at least one of the values.
+    """Return a condition for each fact or field: it has at least one of the values.
 
     Args:
-        where: Field -> values. Those of a field of numbers may be ranges in words: `3000..4000`, the first included, the last
-            not; either may be left out.
-        fields: The fields that there are.
+        where: Kind of facts (`lodestone.facts`) or field -> values. Those of a field of numbers may be ranges in words:
+            `3000..4000`, the first included, the last not; either may be left out.
+        fields: The fields that there are beside the facts.
 
     Raises:
         UnknownNameError: there is no such field.
-        InvalidRequestError: a value is not of the field's kind.
+        InvalidRequestError: a value is not of the field's kind, or none of the fact's.
     """
     conditions = []
     for name, values in where.items():
+        if name in KINDS:
+            conditions.append(facts_condition(name, values))
+            continue
         if name not in fields:
-            raise UnknownNameError.among("field", name, list(fields))
+            raise UnknownNameError.among("field", name, [*KINDS, *fields])
         conditions.append(_condition(name, fields[name], values))
     return conditions
 

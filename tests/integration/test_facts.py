@@ -1,0 +1,166 @@
+"""Pictures are filtered by place, time of year, camera and shape, alike everywhere, and follow what becomes known of them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from PIL import Image
+from tests.support.cli import run_here
+from tests.support.home import open_runtime, settings_for
+from tests.support.in_process import app_of, client_of, opened_services
+from tests.support.pictures import write_photo
+from tests.support.upkeep import copied
+
+from lodestone.facts import points
+from lodestone.facts.facts import VERSION
+from lodestone.home.runtime import Runtime
+from lodestone.indexing.run.index_run import index_paths
+from lodestone.indexing.run.report import IndexRequest
+from lodestone.indexing.sync.collections import sync
+from lodestone.store.base import Filter, MatchAny
+from lodestone.text_encoders.minilm import MiniLM
+
+BERGEN, SYDNEY = (("N", (60.0, 23.0, 24.0)), ("E", (5.0, 19.0, 12.0))), (("S", (33.0, 52.0, 12.0)), ("E", (151.0, 12.0, 36.0)))
+Position = tuple[tuple[str, tuple[float, float, float]], tuple[str, tuple[float, float, float]]]
+PLAIN = {"plain0.jpg", "plain1.jpg"}
+EVERY = {"bergen.jpg", "sydney.jpg", "tree.jpg", "wide.jpg", *PLAIN}
+
+
+def write(
+    path: Path, seed: int, *, size: tuple[int, int] = (64, 48), taken: str = "", at: Position | None = None, camera: str = ""
+) -> None:
+    """Write a photo whose EXIF data say what is given."""
+    write_photo(path, seed=seed, size=size)
+    facts = Image.Exif()
+    if camera:
+        facts[271], facts[272] = camera.partition(" ")[0], camera
+    if taken:
+        facts.get_ifd(0x8769)[0x9003] = taken
+    if at is not None:
+        (north, latitude), (east, longitude) = at
+        facts.get_ifd(0x8825).update({1: north, 2: latitude, 3: east, 4: longitude})
+    with Image.open(path) as photo:
+        photo.save(path, exif=facts)
+
+
+@pytest.fixture(scope="module")
+def indexed(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("facts")
+    pictures = folder / "pictures"
+    write(pictures / "bergen.jpg", 1, taken="2018:04:01 12:00:00", at=BERGEN)
+    write(pictures / "sydney.jpg", 2, taken="2019:12:28 12:00:00", at=SYDNEY, camera="Canon EOS 5D")
+    write(pictures / "tree.jpg", 3, taken="2017:12:25 18:00:00", camera="Nikon D750", size=(48, 64))
+    write(pictures / "wide.jpg", 4, size=(160, 60))
+    for number, name in enumerate(sorted(PLAIN)):
+        write(pictures / name, 5 + number)
+    with open_runtime(folder) as runtime:
+        index_paths(runtime, IndexRequest((pictures,)))
+    return folder
+
+
+@pytest.fixture
+def runtime(indexed: Path, tmp_path: Path) -> Iterator[Runtime]:
+    copied(indexed, tmp_path)
+    with open_runtime(tmp_path) as opened:
+        yield opened
+
+
+WHERE: list[tuple[dict[str, list[str]], set[str]]] = [
+    ({"place": ["Norway"]}, {"bergen.jpg"}),
+    ({"place": ["NEW south wales", "Vestland"]}, {"bergen.jpg", "sydney.jpg"}),
+    ({"place": ["Sydney, Australia"]}, {"sydney.jpg"}),
+    ({"place": ["Sydney, Norway"]}, set()),
+    ({"during": ["christmas"]}, {"tree.jpg"}),
+    ({"during": ["summer"]}, {"sydney.jpg"}),
+    ({"during": ["easter", "December"]}, {"bergen.jpg", "sydney.jpg", "tree.jpg"}),
+    ({"during": ["december"], "has": ["place"]}, {"sydney.jpg"}),
+    ({"camera": ["canon"]}, {"sydney.jpg"}),
+    ({"camera": ["D750"]}, {"tree.jpg"}),
+    ({"shape": ["portrait"]}, {"tree.jpg"}),
+    ({"shape": ["panorama"]}, {"wide.jpg"}),
+    ({"has": ["time"]}, {"bergen.jpg", "sydney.jpg", "tree.jpg"}),
+]
+
+
+async def test_facts_filter_searches_and_lists_and_what_is_negated(indexed: Path, tmp_path: Path) -> None:
+    copied(indexed, tmp_path)
+    settings = settings_for(tmp_path)
+    async with opened_services(settings) as services, client_of(app_of(services, settings)) as http:
+
+        async def found(**body: Any) -> set[str]:
+            answer = (await http.post("/v1/search", json={"query": "a photo", "guides": 0, "limit": 50, **body})).json()
+            assert answer["warnings"] == []  # tags know the facts, too
+            return {hit["uri"] for hit in answer["hits"]}
+
+        for where, expected in WHERE:
+            assert await found(filters={"where": where}) == expected, where
+            assert await found(match={"none": [{"filters": {"where": where}}]}) == EVERY - expected, where
+            listed = (await http.post("/v1/images/browse", json={"filters": {"where": where}})).json()
+            assert {image["uri"] for image in listed["images"]} == expected, where
+        answer = (await http.get("/v1/search", params={"q": "a photo", "where": ["place=norway", "has=time"]})).json()
+        assert [hit["uri"] for hit in answer["hits"]] == ["bergen.jpg"]
+        refused = await http.post("/v1/search", json={"query": "a", "filters": {"where": {"shape": ["round"]}}})
+        assert refused.status_code == 422 and "landscape, panorama, portrait, square" in refused.json()["hint"]
+        unknown = await http.post("/v1/search", json={"query": "a", "filters": {"where": {"plaice": ["Oslo"]}}})
+        assert unknown.status_code == 404 and "place" in unknown.json()["hint"]
+
+
+def test_facts_filter_every_command_that_finds_or_writes_pictures(indexed: Path, tmp_path: Path) -> None:
+    copied(indexed, tmp_path)
+
+    def names(*words: str) -> set[str]:
+        done = run_here(*words, "--output", "json", home=tmp_path / "home")
+        assert done.code == 0, done.err
+        answer = json.loads(done.out)
+        return {Path(one["uri"]).name for one in answer.get("hits", answer.get("images"))}
+
+    assert names("search", "a photo", "--where", "place=norway") == {"bergen.jpg"}
+    assert names("search", "a photo", "--where", "has=time", "--not", "has=place") == {"tree.jpg"}
+    assert names("browse", "--where", "place=Norway", "--where", "place=Australia") == {"bergen.jpg", "sydney.jpg"}
+    assert names("browse", "--where", "during=fall") == set()
+    assert names("similar", "bergen.jpg", "--where", "camera=Nikon") == {"tree.jpg"}
+    for command in (("search", "a photo"), ("browse",), ("similar", "bergen.jpg")):
+        refused = run_here(*command, "--where", "plaice=Oslo", home=tmp_path / "home")
+        assert refused.code != 0 and "place" in refused.err
+    assert "NAME=VALUE" in run_here("browse", "--where", "place", home=tmp_path / "home").err
+
+
+def test_points_follow_what_becomes_known_of_a_picture(runtime: Runtime) -> None:
+    pictures = Path(runtime.home.path).parent / "pictures"
+    collection = runtime.store.aliases()["bridge"]
+
+    def in_norway() -> int:
+        return runtime.store.count(runtime.store.aliases()["bridge"], Filter(must=(MatchAny("facts", ("place=norway",)),)))
+
+    assert (in_norway(), runtime.store.count(collection)) == (1, len(EVERY))
+    sidecar = {"geoData": {"latitude": 59.91, "longitude": 10.75}, "title": "plain0.jpg"}
+    (pictures / "plain0.jpg.json").write_text(json.dumps(sidecar), encoding="utf-8")
+    index_paths(runtime, IndexRequest((pictures,)))
+    assert in_norway() == 2
+
+
+def test_facts_of_another_version_are_written_again_without_a_model(runtime: Runtime, monkeypatch: pytest.MonkeyPatch) -> None:
+    def forbidden(*_: object) -> None:
+        raise AssertionError("a model was run")
+
+    monkeypatch.setattr(MiniLM, "encode", forbidden)
+    aliases = runtime.store.aliases()
+    before = {name: [batch.payloads for batch in runtime.store.scroll(name)] for name in aliases.values()}
+    assert not runtime.catalog.renew_facts(VERSION)
+    real = points.facts_of
+    monkeypatch.setattr(points, "facts_of", lambda picture: [*real(picture), "new=fact"])
+    sync(runtime)
+    assert runtime.store.count(aliases["bridge"], Filter(must=(MatchAny("facts", ("new=fact",)),))) == 0
+    assert runtime.catalog.renew_facts(VERSION + 1)
+    monkeypatch.setattr("lodestone.indexing.sync.collections.FACTS_VERSION", VERSION + 1)
+    sync(runtime)
+    for alias in ("bridge", "labels"):
+        assert runtime.store.count(aliases[alias], Filter(must=(MatchAny("facts", ("new=fact",)),))) == len(EVERY)
+    monkeypatch.setattr(points, "facts_of", real)
+    monkeypatch.setattr("lodestone.indexing.sync.collections.FACTS_VERSION", VERSION)
+    sync(runtime)
+    assert {name: [batch.payloads for batch in runtime.store.scroll(name)] for name in aliases.values()} == before
