@@ -26,6 +26,8 @@ if TYPE_CHECKING:
         DuplicatesRequest,
         EngineList,
         Event,
+        Facets,
+        FacetsRequest,
         FeedbackRequest,
         FeedbackResult,
         ImageInfo,
@@ -127,6 +129,10 @@ class Operations:
     @answers(Row("GET /v1/images", "pictures.page", scopes=READ, command="browse"))
     def images(self, corpus: str, limit: int = 50, *, cursor: str | None = None) -> ImagePage:
         """Return one page of a corpus's pictures, ordered by root and path."""
+
+    @answers(Row("POST /v1/images/facets", "pictures.facets", scopes=READ, command="facets"))
+    def facets(self, request: FacetsRequest) -> Facets:
+        """Return places, times, cameras or another kind of facts of the pictures that pass filters, and how many have each."""
 
     @answers(Row("POST /v1/images/browse", "pictures.browse", scopes=READ, command="browse"))
     def browse(self, request: BrowseRequest) -> ImagePage:

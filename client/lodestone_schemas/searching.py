@@ -136,6 +136,31 @@ class BrowseRequest(Model):
     cursor: str | None = Field(None, max_length=MAX_CURSOR_CHARS, description="`next_cursor` of the page before.")
 
 
+class FacetsRequest(Model):
+    """Asks for the values of one kind of facts among the pictures that pass filters, with their numbers of pictures."""
+
+    of: str = Field(max_length=40, description="Kind of facts, as `where` of filters names it: place, during, camera, …")
+    filters: SearchFilters = Field(default_factory=SearchFilters)
+    limit: int = Field(50, ge=1, le=MAX_LIMIT, description="Values, at most.")
+
+
+class FacetValue(Model):
+    """Counts the pictures with one value."""
+
+    value: str = Field(description="The value, as `where` of filters takes it, e.g. `norway`.")
+    name: str = Field(description="The value as people write it, e.g. `Norway`.")
+    pictures: int = Field(description="Pictures that pass the filters and have the value.")
+    image_id: str = Field(description="One of these pictures.")
+
+
+class Facets(Model):
+    """Holds the values of one kind of facts, the most frequent first."""
+
+    values: list[FacetValue]
+    pictures: int = Field(description="Pictures that pass the filters, whether they have a value or not.")
+    more: bool = Field(description="Whether there are further, rarer values.")
+
+
 class SearchOptions(Model):
     """Holds the options that every kind of search takes besides its query."""
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 import time
 import uuid
+from collections import Counter
 from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
@@ -98,6 +99,7 @@ def test_every_method_names_an_unknown_collection(filled: VectorStore) -> None:
         lambda: filled.retrieve("nope", POINTS.ids[:1]),
         lambda: list(filled.scroll("nope")),
         lambda: filled.count("nope"),
+        lambda: filled.facet("nope", "folders"),
         lambda: filled.set_alias("alias", "nope"),
     ]
     for call in calls:
@@ -347,6 +349,21 @@ def test_filters_hold_in_counting_scrolling_and_searching(filled: VectorStore, f
     for is_exact in (True, False):
         (found,) = filled.search(SPEC.name, [VectorQuery(POINTS.vectors[0], 300, filter=filter_, exact=is_exact)])
         assert set(found.ids) == wanted
+
+
+@pytest.mark.parametrize("filter_", [None, Filter(must=(MatchAny("root", ("root1",)),)), Filter(must=(HasId(()),))])
+def test_values_of_a_field_are_counted_exactly_the_commonest_first(filled: VectorStore, filter_: Filter | None) -> None:
+    filled.upsert(
+        SPEC.name, PointBatch(POINTS.ids[:1], POINTS.vectors[:1], [{"root": "root1", "folders": ["moved", "b", "a"]}])
+    )
+    filled.delete(SPEC.name, POINTS.ids[1:3])
+    among = ids_matching(filled, filter_)
+    payloads = filled.retrieve(SPEC.name, sorted(among)).payloads
+    wanted = Counter(folder for payload in payloads for folder in payload["folders"])
+    found = filled.facet(SPEC.name, "folders", filter_, most=1_000)
+    assert found == sorted(wanted.items(), key=lambda pair: (-pair[1], pair[0]))
+    assert filled.facet(SPEC.name, "folders", filter_, most=1) == found[:1]
+    assert filled.facet(SPEC.name, "no_field", filter_) == []
 
 
 def test_replaced_points_match_by_their_new_payload_alone(filled: VectorStore) -> None:

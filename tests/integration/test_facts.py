@@ -103,9 +103,24 @@ async def test_facts_filter_searches_and_lists_and_what_is_negated(indexed: Path
             assert {image["uri"] for image in listed["images"]} == expected, where
         answer = (await http.get("/v1/search", params={"q": "a photo", "where": ["place=norway", "has=time"]})).json()
         assert [hit["uri"] for hit in answer["hits"]] == ["bergen.jpg"]
+        facets = (await http.post("/v1/images/facets", json={"of": "place"})).json()
+        assert {value["name"]: value["pictures"] for value in facets["values"]} == {
+            **dict.fromkeys(("Bergen", "Vestland", "Norway", "Sydney", "New South Wales", "Australia"), 1)
+        }
+        assert (facets["pictures"], facets["more"]) == (len(EVERY), False)
+        request = {"of": "during", "filters": {"where": {"has": ["time"]}}, "limit": 1}
+        facets = (await http.post("/v1/images/facets", json=request)).json()
+        first = {key: value for key, value in facets["values"][0].items() if key != "image_id"}
+        assert first == {"value": "december", "name": "December", "pictures": 2}
+        assert (await http.get(f"/v1/images/{facets['values'][0]['image_id']}")).json()["uri"] in {"sydney.jpg", "tree.jpg"}
+        assert (facets["pictures"], facets["more"], len(facets["values"])) == (3, True, 1)
+        cameras = (await http.post("/v1/images/facets", json={"of": "camera"})).json()["values"]
+        assert {value["name"] for value in cameras} == {"Canon", "Canon EOS 5D", "Nikon", "Nikon D750"}
         refused = await http.post("/v1/search", json={"query": "a", "filters": {"where": {"shape": ["round"]}}})
         assert refused.status_code == 422 and "landscape, panorama, portrait, square" in refused.json()["hint"]
         unknown = await http.post("/v1/search", json={"query": "a", "filters": {"where": {"plaice": ["Oslo"]}}})
+        assert unknown.status_code == 404 and "place" in unknown.json()["hint"]
+        unknown = await http.post("/v1/images/facets", json={"of": "plaice"})
         assert unknown.status_code == 404 and "place" in unknown.json()["hint"]
 
 
@@ -126,6 +141,8 @@ def test_facts_filter_every_command_that_finds_or_writes_pictures(indexed: Path,
     for command in (("search", "a photo"), ("browse",), ("similar", "bergen.jpg")):
         refused = run_here(*command, "--where", "plaice=Oslo", home=tmp_path / "home")
         assert refused.code != 0 and "place" in refused.err
+    counted = run_here("facets", "shape", "--where", "has=time", home=tmp_path / "home")
+    assert counted.out.splitlines() == ["2  landscape", "1  portrait", "2 values in 3 pictures"]
     assert "NAME=VALUE" in run_here("browse", "--where", "place", home=tmp_path / "home").err
 
 

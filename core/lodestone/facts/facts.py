@@ -11,6 +11,7 @@ import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from string import capwords
 from typing import Final
 
 from lodestone.catalog.pictures.taken import taken_local
@@ -78,18 +79,36 @@ KINDS: Final[Mapping[str, FactKind]] = {
 
 def facts_of(picture: ImageFields | ImageRecord) -> list[str]:
     """Return the facts of a picture, each once, in the order of `KINDS`."""
+    return list(_values_of(picture))
+
+
+def shown_value(picture: ImageFields | ImageRecord, fact: str) -> str | None:
+    """Return the value of a fact as people write it, e.g. "Tromsø" of `place=tromso`.
+
+    None for a fact that the picture has not, or that only repeats another one in other words: "EOS 5D" of a Canon EOS 5D.
+    """
+    return _values_of(picture).get(fact)
+
+
+def _values_of(picture: ImageFields | ImageRecord) -> dict[str, str | None]:
+    """Return the values of a picture's facts as people write them; None for those that only repeat others."""
     local = taken_local(picture.taken_at, picture.utc_offset_minutes, picture.taken_precision) or ""
     place = known_place(picture.latitude, picture.longitude)
     times = names_of_time(local, picture.latitude, None if place is None else place.country_code)
-    cameras = tuple(_cameras(picture.camera_make or "", picture.camera_model or ""))
+    cameras, short_cameras = _cameras(picture.camera_make or "", picture.camera_model or "")
     values = [
-        *(("place", name) for name in (() if place is None else place.names)),
-        *(("during", name) for name in times),
-        *(("camera", name) for name in cameras),
-        *(("shape", name) for name in _shapes(picture.width, picture.height)),
-        *(("has", name) for name, known in (("camera", cameras), ("place", place), ("time", local)) if known),
+        *(("place", name, name) for name in (() if place is None else place.names)),
+        *(("during", name, capwords(name)) for name in times),
+        *(("camera", name, name) for name in cameras),
+        *(("camera", name, None) for name in short_cameras),
+        *(("shape", name, name) for name in _shapes(picture.width, picture.height)),
+        *(("has", name, name) for name, known in (("camera", cameras), ("place", place), ("time", local)) if known),
     ]
-    return list(dict.fromkeys(_fact(name, value) for name, value in values if folded(value)))
+    found: dict[str, str | None] = {}
+    for kind, name, shown in values:
+        if folded(name):
+            found.setdefault(_fact(kind, name), shown)
+    return found
 
 
 def facts_condition(name: str, values: Sequence[object]) -> Condition:
@@ -138,15 +157,14 @@ def _other_places() -> Mapping[str, str]:
     return {folded(other): folded(name).removeprefix("the ") for other, name in other_names()}
 
 
-def _cameras(make: str, model: str) -> Iterator[str]:
-    """Yield the names of a camera: its maker, also by the first word alone ("Nikon"), and its model with and without that."""
-    makers = dict.fromkeys(filter(None, (folded(make), folded(make).partition(" ")[0])))
-    yield from makers
-    plain = folded(model)
-    if plain:
-        bare = next((plain.removeprefix(f"{maker} ") for maker in makers if plain.startswith(f"{maker} ")), plain)
-        yield bare
-        yield from (f"{maker} {bare}" for maker in makers)
+def _cameras(make: str, model: str) -> tuple[list[str], list[str]]:
+    """Return the maker of a camera and the model with it, and what else people call these: "NIKON CORPORATION", "D750"."""
+    maker = make.split(maxsplit=1)[0] if folded(make) else ""
+    if not folded(model):
+        return [name for name in (maker,) if name], [make]
+    first, _, rest = model.strip().partition(" ")
+    bare = rest.strip() if rest.strip() and folded(first) == folded(maker) else model.strip()
+    return [name for name in (maker, f"{maker} {bare}".strip()) if name], [bare, make]
 
 
 def _shapes(width: int, height: int) -> Iterator[str]:

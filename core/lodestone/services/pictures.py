@@ -27,7 +27,7 @@ from lodestone.sources.originals import open_original
 from lodestone.sources.reading import Reader
 from lodestone.sources.verified import VerifiedFile
 from lodestone.store.base import Between, Condition, Filter, HasId, MatchAny
-from lodestone_schemas.api import BrowseRequest, ImageInfo, ImagePage, PathsRequest, PicturePaths
+from lodestone_schemas.api import BrowseRequest, Facets, FacetsRequest, ImageInfo, ImagePage, PathsRequest, PicturePaths
 
 if TYPE_CHECKING:
     from lodestone.services.sessions.session import HomeSession
@@ -156,6 +156,27 @@ class PictureUseCases:
             next_cursor=None if last is None else _dated_cursor(last),
         )
 
+    def facets(self, request: FacetsRequest, caller: Caller) -> Facets:
+        """Return the values of one kind of facts among the pictures that pass filters, the commonest first.
+
+        Raises:
+            UnknownNameError: there is no such kind; a corpus or root is unknown or not seen, or no part has such a field.
+            InvalidRequestError: the filters contradict each other.
+        """
+        from lodestone.indexing.parts.registry import further_fields
+        from lodestone.query.asking.filters import FilterSources, restriction
+        from lodestone.services.facets import facets_of
+
+        runtime = self._session.runtime
+        sources = FilterSources(runtime.catalog, caller.visibility, dict(further_fields()))
+        filter_ = restriction(request.filters, sources)[0]
+        return facets_of(request.of, filter_, runtime.catalog, runtime.store, self._collection(), most=request.limit)
+
+    def _collection(self) -> str | None:
+        """Return a collection with one point for each picture; None where nothing was loaded yet."""
+        runtime = self._session.runtime
+        return next((name for alias, name in runtime.store.aliases().items() if alias in runtime.profile.spaces), None)
+
     def _with_fields(
         self, request: BrowseRequest, which: PictureFilter, after: DatedPlace | None
     ) -> tuple[list[ImageRecord], ImageRecord | None]:
@@ -169,7 +190,7 @@ class PictureUseCases:
 
         runtime = self._session.runtime
         conditions = part_conditions(request.filters.where, dict(further_fields()))
-        collection = next((name for alias, name in runtime.store.aliases().items() if alias in runtime.profile.spaces), None)
+        collection = self._collection()
         if collection is None:
             return [], None
         shown: list[ImageRecord] = []

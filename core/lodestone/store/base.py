@@ -19,7 +19,7 @@ async callers run them in a thread. Methods are safe to call from several thread
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
@@ -201,6 +201,11 @@ class StoreCapabilities:
     features: frozenset[str] = field(default_factory=frozenset)
 
 
+def commonest_first(counted: Iterable[tuple[str, int]]) -> list[tuple[str, int]]:
+    """Return (value, number) pairs by descending number; equal numbers by value."""
+    return sorted(counted, key=lambda pair: (-pair[1], pair[0]))
+
+
 class VectorStore(ABC):
     """Abstract vector store; the module's docstring describes the contract."""
 
@@ -298,6 +303,14 @@ class VectorStore(ABC):
     @abstractmethod
     def count(self, name: str, filter_: Filter | None = None) -> int:
         """Return the exact number of matching points."""
+
+    @abstractmethod
+    def facet(self, name: str, field: str, filter_: Filter | None = None, *, most: int = 100) -> list[tuple[str, int]]:
+        """Return values of a keyword field with their exact numbers of matching points, the commonest first, at most `most`.
+
+        Equal numbers come by value. Of several values with the last number, any may be left out. A field that the collection
+        was not created with, nor got later, has no values.
+        """
 
     @abstractmethod
     def set_alias(self, alias: str, collection: str) -> None:

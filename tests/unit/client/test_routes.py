@@ -15,7 +15,15 @@ from lodestone.config.settings import ServeSettings
 from lodestone.errors import LodestoneError
 from lodestone_client import AsyncLodestone, Lodestone, RetryPolicy
 from lodestone_schemas.access import KeyRequest
-from lodestone_schemas.api import BrowseRequest, FeedbackRequest, SearchFilters, SearchOptions, SearchRequest, TagRequest
+from lodestone_schemas.api import (
+    BrowseRequest,
+    FacetsRequest,
+    FeedbackRequest,
+    SearchFilters,
+    SearchOptions,
+    SearchRequest,
+    TagRequest,
+)
 from lodestone_schemas.directories import DirectoryChange, DirectoryRelocation, DirectoryRequest, DirectorySplit
 from lodestone_schemas.openai import DrawingRequest, EmbeddingsRequest
 from lodestone_schemas.swaps import ShadowRequest
@@ -34,6 +42,7 @@ CALLS: dict[str, Callable[[Lodestone], Any]] = {
     "tag_image": lambda c: c.tag_image(ID),
     "by_url": lambda c: c.by_url("https://pictures.example/a.jpg"),
     "image": lambda c: c.image(ID),
+    "facets": lambda c: c.facets(FacetsRequest(of="place", filters=SearchFilters(path_prefix="2024"))),
     "browse": lambda c: c.browse(BrowseRequest(filters=SearchFilters(path_prefix="2024"), cursor="c")),
     "tag_texts": lambda c: c.tag_texts(10, source="user"),
     "images": lambda c: c.images("family", 10, cursor="c"),

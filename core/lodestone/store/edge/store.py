@@ -31,6 +31,7 @@ from lodestone.store.base import (
     StoreCapabilities,
     VectorQuery,
     VectorStore,
+    commonest_first,
 )
 from lodestone.store.change_count import ChangeCount
 from lodestone.store.checks import (
@@ -295,6 +296,15 @@ class EdgeStore(VectorStore):
         collection = self._collection(name)
         with collection.reading() as shard, engine_errors("counting points", collection.path, collection=name):
             return int(shard.count(qe.CountRequest(exact=True, filter=engine_filter(filter_))))
+
+    def facet(self, name: str, field: str, filter_: Filter | None = None, *, most: int = 100) -> list[tuple[str, int]]:
+        """Return the commonest values of a keyword field with the exact numbers of matching points."""
+        collection = self._collection(name)
+        if field not in dict(collection.spec.fields):
+            return []
+        request = qe.FacetRequest(field, limit=most, exact=True, filter=engine_filter(filter_))
+        with collection.reading() as shard, engine_errors("counting values", collection.path, collection=name):
+            return commonest_first((str(hit.value), int(hit.count)) for hit in shard.facet(request).hits)
 
     def set_alias(self, alias: str, collection: str) -> None:
         """Point the alias at an existing collection."""

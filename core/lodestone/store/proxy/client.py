@@ -182,6 +182,11 @@ class StoreProxy(VectorStore):
         points: int = self._call("count", name, filter_)
         return points
 
+    def facet(self, name: str, field: str, filter_: Filter | None = None, *, most: int = 100) -> list[tuple[str, int]]:
+        """Return the commonest values of a keyword field with the exact numbers of matching points."""
+        found: list[tuple[str, int]] = self._call("facet", name, field, filter_, most=most)
+        return found
+
     def set_alias(self, alias: str, collection: str) -> None:
         """Point the alias at the collection."""
         self._call("set_alias", alias, collection)

@@ -26,6 +26,7 @@ from lodestone.store.base import (
     StoreCapabilities,
     VectorQuery,
     VectorStore,
+    commonest_first,
 )
 from lodestone.store.checks import (
     check_ids,
@@ -255,6 +256,15 @@ class ServerStore(VectorStore):
         return self._server.call(
             "counting points", partial(self._client.count, self._at(name), conditions, exact=True), name=name
         ).count
+
+    def facet(self, name: str, field: str, filter_: Filter | None = None, *, most: int = 100) -> list[tuple[str, int]]:
+        """Return the commonest values of a keyword field with the exact numbers of matching points."""
+        self._keeper.settle(name)
+        if field not in self._server.state(name).payload_schema:
+            return []
+        count = partial(self._client.facet, self._at(name), field, facet_filter=engine_filter(filter_), limit=most, exact=True)
+        found = self._server.call("counting values", count, name=name)
+        return commonest_first((str(hit.value), hit.count) for hit in found.hits)
 
     def set_alias(self, alias: str, collection: str) -> None:
         """Point the alias at an existing collection, in one step of the server."""

@@ -61,7 +61,7 @@ def test_a_day_is_that_of_the_place_and_not_that_of_utc() -> None:
     ("make", "model", "names"),
     [
         ("Canon", "Canon EOS 5D", {"canon", "eos 5d", "canon eos 5d"}),
-        ("NIKON CORPORATION", "NIKON D750", {"nikon corporation", "nikon", "d750", "nikon d750", "nikon corporation d750"}),
+        ("NIKON CORPORATION", "NIKON D750", {"nikon corporation", "nikon", "d750", "nikon d750"}),
         ("Apple", "iPhone 12", {"apple", "iphone 12", "apple iphone 12"}),
         (None, "X100V", {"x100v"}),
         ("Sony", None, {"sony"}),

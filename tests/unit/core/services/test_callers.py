@@ -29,6 +29,7 @@ from lodestone.services.use_cases import Services, make_services
 from lodestone_schemas.access import KeyRequest, KeyRotation, Scope
 from lodestone_schemas.api import (
     BrowseRequest,
+    FacetsRequest,
     FeedbackRequest,
     PathsRequest,
     SearchFilters,
@@ -138,6 +139,9 @@ CASES: dict[str, Case] = {
     "pictures.page": Case(Gets.UNKNOWN, lambda s, i, c: s.pictures.page(i.corpus, PAGE, c)),
     "pictures.browse": Case(
         Gets.UNKNOWN, lambda s, i, c: s.pictures.browse(BrowseRequest(filters=SearchFilters(corpora=[i.corpus])), c)
+    ),
+    "pictures.facets": Case(
+        Gets.UNKNOWN, lambda s, i, c: s.pictures.facets(FacetsRequest(of="place", filters=SearchFilters(corpora=[i.corpus])), c)
     ),
     "pictures.remove": Case(Gets.UNKNOWN, lambda s, i, c: s.pictures.remove(i.image, c)),
     "pictures.content": Case(Gets.UNKNOWN, lambda s, i, c: s.pictures.content(i.image, c)),

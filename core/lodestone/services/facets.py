@@ -1,0 +1,65 @@
+"""Facets: the values of one kind of facts among the pictures that pass filters, with the number of pictures of each."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from lodestone.catalog.records import ImageRecord
+from lodestone.errors import UnknownNameError
+from lodestone.facts.facts import FIELD, KINDS, shown_value
+from lodestone.store.algebra import all_of
+from lodestone.store.base import Filter, MatchAny, VectorStore
+from lodestone_schemas.searching import Facets, FacetValue
+
+if TYPE_CHECKING:
+    from lodestone.catalog.catalog import Catalog
+
+_MOST_VALUES: Final = 20_000
+"""Facts of all kinds that are counted at once."""
+
+
+def facets_of(
+    kind: str, filter_: Filter | None, catalog: Catalog, store: VectorStore, collection: str | None, *, most: int
+) -> Facets:
+    """Return the commonest values of a kind of facts among the points that a filter matches.
+
+    Values that only repeat others in other words are left out.
+
+    Args:
+        kind: One of `KINDS`.
+        filter_: What the pictures must fulfil; None for all.
+        catalog: Knows the pictures.
+        store: Holds the collection.
+        collection: A collection with one point for each picture; None where there is none yet.
+        most: Values, at most.
+
+    Raises:
+        UnknownNameError: there is no such kind.
+    """
+    if kind not in KINDS:
+        raise UnknownNameError.among("kind of facts", kind, list(KINDS))
+    if collection is None:
+        return Facets(values=[], pictures=0, more=False)
+    counted = store.facet(collection, FIELD, filter_, most=_MOST_VALUES)
+    values: list[FacetValue] = []
+    more = len(counted) == _MOST_VALUES
+    for fact, pictures in counted:
+        if not fact.startswith(f"{kind}="):
+            continue
+        example = _example(fact, filter_, catalog, store, collection)
+        name = None if example is None else shown_value(example, fact)
+        if example is None or name is None:
+            continue
+        if len(values) == most:
+            more = True
+            break
+        value = fact.partition("=")[2]
+        values.append(FacetValue(value=value, name=name, pictures=pictures, image_id=example.image_id))
+    return Facets(values=values, pictures=store.count(collection, filter_), more=more)
+
+
+def _example(fact: str, filter_: Filter | None, catalog: Catalog, store: VectorStore, collection: str) -> ImageRecord | None:
+    """Return the first picture with a fact that a filter matches; None if it was removed a moment ago."""
+    having = all_of([*([] if filter_ is None else [filter_]), Filter(must=(MatchAny(FIELD, (fact,)),))])
+    found = next(iter(store.scroll(collection, having, batch_size=1)), None)
+    return None if found is None else catalog.images(found.ids).get(found.ids[0])
