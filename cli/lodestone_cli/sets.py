@@ -10,6 +10,7 @@ import typer
 
 from lodestone.errors import InvalidRequestError, UnknownNameError
 from lodestone_cli.dates import Dates, dates_of, filters_of
+from lodestone_cli.naming import checked
 
 if TYPE_CHECKING:
     from lodestone_cli.command_context import CommandContext
@@ -100,12 +101,13 @@ def with_facts(filters: SearchFilters, texts: Iterable[str] | None) -> SearchFil
     Raises:
         InvalidRequestError: one of them is not of that form.
     """
-    from lodestone_schemas.searching import where_of
+    from lodestone_schemas.searching import SearchFilters, where_of
 
     try:
-        return filters.model_copy(update={"where": where_of(list(texts or ()))})
+        where = where_of(list(texts or ()))
     except ValueError as error:
-        raise InvalidRequestError(str(error), hint="e.g. --where place=Norway") from error
+        raise InvalidRequestError(f"--where: {error}", hint="e.g. --where place=Norway") from error
+    return checked(lambda: SearchFilters.model_validate(filters.model_dump() | {"where": where}))
 
 
 def said_set(match: Mapping[str, Any]) -> str:
@@ -125,7 +127,7 @@ def said_set(match: Mapping[str, Any]) -> str:
 
 @contextmanager
 def knowing_restrictions() -> Iterator[None]:
-    """Raise the error that a name of `--where` or `--not` is no field of a part as one that lists all of their names."""
+    """Raise the error that a name of `--where` or `--not` is no field as one that lists all names that sets know."""
     try:
         yield
     except UnknownNameError as error:

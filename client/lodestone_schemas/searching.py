@@ -28,6 +28,9 @@ from lodestone_schemas.dates import RequestDate
 from lodestone_schemas.pictures import TAKEN_LOCAL
 from lodestone_schemas.problems import Problem
 
+MAX_FACETS: Final = 1_000
+"""Values of a kind of facts in one answer, at most."""
+
 GuideId = Annotated[str, Field(max_length=200)]
 
 CORRECTED_QUERY = "Words that were searched in place of the query's, some of which were misspelt; null if none was corrected."
@@ -57,7 +60,7 @@ def where_of(texts: object) -> object:
     for text in texts:
         name, equals, value = str(text).partition("=")
         if not (name.strip() and equals and value.strip()):
-            raise ValueError(f"write a condition on a field as NAME=VALUE, such as colour=red, not {str(text)!r}")
+            raise ValueError(f"write a condition as NAME=VALUE, such as place=Norway, not {str(text)!r}")
         where.setdefault(name.strip(), []).append(value.strip())
     return where
 
@@ -84,8 +87,8 @@ class SearchFilters(Model):
     where: Annotated[FieldsWanted, BeforeValidator(where_of, json_schema_input_type=FieldsWanted | list[str])] = Field(
         default_factory=dict,
         max_length=MAX_FIELDS,
-        description="Fields that further parts of pictures have: their values by name, or a list of texts `NAME=VALUE`. "
-        + WHICH_VALUES,
+        description="Facts (`place`, `during`, `camera`, `shape`, `has`), and fields that further parts of pictures have: "
+        "their values by name, or a list of texts `NAME=VALUE`. " + WHICH_VALUES,
     )
 
 
@@ -141,7 +144,7 @@ class FacetsRequest(Model):
 
     of: str = Field(max_length=40, description="Kind of facts, as `where` of filters names it: place, during, camera, …")
     filters: SearchFilters = Field(default_factory=SearchFilters)
-    limit: int = Field(50, ge=1, le=MAX_LIMIT, description="Values, at most.")
+    limit: int = Field(50, ge=1, le=MAX_FACETS, description="Values, at most.")
 
 
 class FacetValue(Model):

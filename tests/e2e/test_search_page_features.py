@@ -92,6 +92,26 @@ def test_filters_are_added_from_a_menu_removed_one_by_one_and_part_of_the_addres
     until(page, COUNT, 2)
 
 
+def test_places_and_times_are_suggested_and_filter(page: Any) -> None:
+    search(page, "a cat")
+    everything = page.locator(".tile").count()
+    page.get_by_role("button", name="Filter", exact=True).click()
+    until(page, "[...document.querySelectorAll('#known-during option')].map((one) => one.value).includes('July')", True)
+    page.get_by_label("Season, month, day or holiday").fill(" july ")
+    page.get_by_role("button", name="Apply").click()
+    until(page, COUNT, 1)
+    assert part_labels(page) == ["during july"]
+    assert page.url.endswith("?q=a+cat&where=during%3Djuly")
+    page.get_by_role("button", name="Filter", exact=True).click()
+    page.get_by_label("Place").fill("Atlantis")
+    page.get_by_role("button", name="Apply").click()
+    until(page, COUNT, 0)
+    assert part_labels(page) == ["during july", "place Atlantis"]
+    for name, count in (("place Atlantis", 1), ("during july", everything)):
+        page.get_by_role("button", name=f"Remove the filter: {name}").click()
+        until(page, COUNT, count)
+
+
 def test_a_region_is_drawn_by_pointer_and_by_keys_and_searched(page: Any) -> None:
     search(page, "an astronaut")
     opened(page, "sydney.jpg")

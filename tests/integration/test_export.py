@@ -503,7 +503,7 @@ def test_an_export_of_another_home_in_the_same_directory_is_refused(
         (("--columns", "id,colour"), "unknown_name", "known: camera_make"),
         (("--columns", ","), "invalid_request", "no column is named"),
         (("--corpus", "none"), "unknown_name", "known: default"),
-        (("--where", "colour=red"), "unknown_name", "known: corpus"),
+        (("--where", "colour=red"), "unknown_name", "known: camera, corpus"),
         (("--where", "colour"), "invalid_request", "is no restriction"),
         (("--format", "csv"), "invalid_request", "one of parquet, webdataset"),
         (("--dtype", "int8"), "invalid_request", "one of float32, float16"),

@@ -16,13 +16,17 @@ from tests.support.pictures import write_photo
 from tests.support.upkeep import copied
 
 from lodestone.facts import points
-from lodestone.facts.facts import VERSION
+from lodestone.facts.facts import KINDS, VERSION
 from lodestone.home.runtime import Runtime
 from lodestone.indexing.run.index_run import index_paths
 from lodestone.indexing.run.report import IndexRequest
+from lodestone.indexing.run.unfinished import is_loaded
 from lodestone.indexing.sync.collections import sync
+from lodestone.indexing.sync.repair import examine_home
 from lodestone.store.base import Filter, MatchAny
+from lodestone.tags import delivery
 from lodestone.text_encoders.minilm import MiniLM
+from lodestone_schemas.api import QuerySet, SearchFilters, SearchRequest
 
 BERGEN, SYDNEY = (("N", (60.0, 23.0, 24.0)), ("E", (5.0, 19.0, 12.0))), (("S", (33.0, 52.0, 12.0)), ("E", (151.0, 12.0, 36.0)))
 Position = tuple[tuple[str, tuple[float, float, float]], tuple[str, tuple[float, float, float]]]
@@ -116,6 +120,10 @@ async def test_facts_filter_searches_and_lists_and_what_is_negated(indexed: Path
         assert (facets["pictures"], facets["more"], len(facets["values"])) == (3, True, 1)
         cameras = (await http.post("/v1/images/facets", json={"of": "camera"})).json()["values"]
         assert {value["name"] for value in cameras} == {"Canon", "Canon EOS 5D", "Nikon", "Nikon D750"}
+        for kind in KINDS:  # whatever is offered finds as many pictures as was said
+            for value in (await http.post("/v1/images/facets", json={"of": kind})).json()["values"]:
+                for name in (value["value"], value["name"]):
+                    assert len(await found(filters={"where": {kind: [name]}})) == value["pictures"] > 0, name
         refused = await http.post("/v1/search", json={"query": "a", "filters": {"where": {"shape": ["round"]}}})
         assert refused.status_code == 422 and "landscape, panorama, portrait, square" in refused.json()["hint"]
         unknown = await http.post("/v1/search", json={"query": "a", "filters": {"where": {"plaice": ["Oslo"]}}})
@@ -160,24 +168,43 @@ def test_points_follow_what_becomes_known_of_a_picture(runtime: Runtime) -> None
     assert in_norway() == 2
 
 
-def test_facts_of_another_version_are_written_again_without_a_model(runtime: Runtime, monkeypatch: pytest.MonkeyPatch) -> None:
+def with_new_fact(runtime: Runtime) -> dict[str, int]:
+    """Points with the fact that another version adds, by alias."""
+    wanted = Filter(must=(MatchAny("facts", ("new=fact",)),))
+    return {alias: runtime.store.count(name, wanted) for alias, name in runtime.store.aliases().items()}
+
+
+async def test_facts_of_an_earlier_version_are_written_again_without_a_model(
+    runtime: Runtime, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def forbidden(*_: object) -> None:
         raise AssertionError("a model was run")
 
-    monkeypatch.setattr(MiniLM, "encode", forbidden)
-    aliases = runtime.store.aliases()
-    before = {name: [batch.payloads for batch in runtime.store.scroll(name)] for name in aliases.values()}
-    assert not runtime.catalog.renew_facts(VERSION)
+    async def notes() -> list[str]:
+        sets = QuerySet(none=[QuerySet(filters=SearchFilters(where={"has": ["place"]}))])
+        return (await runtime.engine().answer(SearchRequest(query="a photo", guides=0, match=sets))).warnings
+
+    assert await notes() == []
+    assert not examine_home(runtime).needs("sync")
+    assert not runtime.catalog.renew_facts(VERSION - 1)  # of an older process on the same catalog
     real = points.facts_of
     monkeypatch.setattr(points, "facts_of", lambda picture: [*real(picture), "new=fact"])
     sync(runtime)
-    assert runtime.store.count(aliases["bridge"], Filter(must=(MatchAny("facts", ("new=fact",)),))) == 0
-    assert runtime.catalog.renew_facts(VERSION + 1)
-    monkeypatch.setattr("lodestone.indexing.sync.collections.FACTS_VERSION", VERSION + 1)
-    sync(runtime)
-    for alias in ("bridge", "labels"):
-        assert runtime.store.count(aliases[alias], Filter(must=(MatchAny("facts", ("new=fact",)),))) == len(EVERY)
-    monkeypatch.setattr(points, "facts_of", real)
-    monkeypatch.setattr("lodestone.indexing.sync.collections.FACTS_VERSION", VERSION)
-    sync(runtime)
-    assert {name: [batch.payloads for batch in runtime.store.scroll(name)] for name in aliases.values()} == before
+    assert set(with_new_fact(runtime).values()) == {0}
+
+    for module in ("indexing.sync.collections", "indexing.sync.repair", "indexing.run.unfinished"):
+        monkeypatch.setattr(f"lodestone.{module}.FACTS_VERSION", VERSION + 1)
+    monkeypatch.setattr("lodestone.query.asking.resolve.VERSION", VERSION + 1)
+    monkeypatch.setattr(delivery, "COLLECTION", f"tags-test-{VERSION + 1}")
+    (note,) = await notes()
+    assert "lodestone index" in note
+    assert examine_home(runtime).needs("sync")
+    assert not is_loaded(runtime, served=False)
+    with monkeypatch.context() as no_models:
+        no_models.setattr(MiniLM, "encode", forbidden)
+        sync(runtime)
+    aliases = runtime.store.aliases()
+    assert aliases["tags"] == delivery.COLLECTION
+    assert with_new_fact(runtime) == {alias: runtime.store.count(name) for alias, name in aliases.items()}
+    assert await notes() == []
+    assert is_loaded(runtime, served=False) and not examine_home(runtime).needs("sync")

@@ -319,7 +319,7 @@ def test_the_fields_of_parts_are_filtered_by_over_http_and_on_the_command_line_w
     assert [name for page in answers["looked for"] for name in page] == browsed
     assert len(answers["looked for"]) >= 3, "at most four of eleven pictures are looked at for a page"
     assert answers["refused"] == [
-        (404, "unknown field 'color'", "known: colour, pixels"),
+        (404, "unknown field 'color'", "known: camera, colour, during, has, pixels, place, shape"),
         (422, "the field 'colour' holds words, and 3 is a number", 'give it as a text: "3"'),
         (422, *wrong("many", "it holds numbers")),
         (422, *wrong("9..3", "no number lies in the range")),

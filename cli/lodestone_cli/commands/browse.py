@@ -13,7 +13,7 @@ from lodestone_cli.naming import counted
 from lodestone_cli.options import (
     LocalOption,
 )
-from lodestone_cli.sets import FactOption, knowing_restrictions, with_facts
+from lodestone_cli.sets import FactOption, with_facts
 from lodestone_cli.while_indexing import note_indexing
 
 if TYPE_CHECKING:
@@ -43,8 +43,7 @@ def browse(
         images: list[ImageInfo] = []
         cursor: str | None = None
         while len(images) < limit:
-            with knowing_restrictions():
-                page = context.api.browse(BrowseRequest(filters=filters, limit=min(_PAGE, limit - len(images)), cursor=cursor))
+            page = context.api.browse(BrowseRequest(filters=filters, limit=min(_PAGE, limit - len(images)), cursor=cursor))
             images += page.images
             cursor = page.next_cursor
             if cursor is None:

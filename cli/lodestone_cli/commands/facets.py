@@ -10,7 +10,7 @@ from lodestone_cli.command_context import CommandContext, HomeOptions, printable
 from lodestone_cli.dates import FilterOptions
 from lodestone_cli.naming import checked, counted
 from lodestone_cli.options import LocalOption
-from lodestone_cli.sets import FactOption, knowing_restrictions, with_facts
+from lodestone_cli.sets import FactOption, with_facts
 from lodestone_cli.while_indexing import note_indexing
 
 if TYPE_CHECKING:
@@ -28,7 +28,7 @@ def facets(
     at: HomeOptions,
     of: Annotated[str, typer.Argument(help="Kind of facts: place, during, camera, shape or has.", autocompletion=_kinds)],
     where: FactOption = None,
-    limit: Annotated[int, typer.Option("--limit", "-n", min=1, help="Values to show.")] = 50,
+    limit: Annotated[int, typer.Option("--limit", "-n", min=1, max=1_000, help="Values to show.")] = 50,
     *,
     local: LocalOption = False,
 ) -> None:
@@ -40,8 +40,7 @@ def facets(
         context.require_home()
         filters = with_facts(which.filters(context), where)
         request = checked(lambda: FacetsRequest(of=of, filters=filters, limit=limit))
-        with knowing_restrictions():
-            found = context.api.facets(request)
+        found = context.api.facets(request)
         note_indexing(context)
 
         def human(console: Console) -> None:

@@ -181,7 +181,7 @@ def similar(
         _note_ignored_settings(context)
         image_id = picture_id(context.locator, image)
         page = None if image_id is None else page_query(options, like=image_id)
-        with shown_wait(context, "searching"), saying_how_far(context), knowing_restrictions():
+        with shown_wait(context, "searching"), saying_how_far(context):
             if image_id is not None:
                 response = context.searcher.similar(image_id, options)
             elif context.is_served:

@@ -9,6 +9,7 @@ from sqlalchemy import Connection, delete, select
 
 from lodestone.catalog import tables
 from lodestone.catalog.database.engine import CatalogBase
+from lodestone.catalog.database.reader import RetryingReader
 from lodestone.catalog.database.sql import insert_ignoring, upsert
 
 _ID = "home_id"
@@ -62,21 +63,34 @@ class HomeRows(CatalogBase):
     def renew_facts(self, version: int) -> bool:
         """Record that collections get the facts of pictures in this version from now on.
 
-        Where they had another one, all loads are forgotten, so that every point is written again.
+        Where they had an earlier one, all loads are forgotten, so that every point is written again. A later one stays: it is
+        that of a newer Lodestone, which works on the same catalog.
 
         Returns:
             Whether loads were forgotten.
         """
-        table, wanted = tables.home_facts, str(version)
-        query = select(table.c.value).where(table.c.name == _FACTS)
         with self._reading() as connection:
-            if connection.execute(query).scalar_one_or_none() == wanted:
+            if _facts_version(connection) >= version:
                 return False
 
         def change(connection: Connection) -> bool:
-            if connection.execute(query).scalar_one_or_none() == wanted:  # another process was faster
+            if _facts_version(connection) >= version:  # another process was faster
                 return False
-            upsert(connection, table, [{"name": _FACTS, "value": wanted}])
+            upsert(connection, tables.home_facts, [{"name": _FACTS, "value": str(version)}])
             return bool(connection.execute(delete(tables.loads)).rowcount)
 
         return self._write(change)
+
+    def lacks_facts(self, version: int) -> bool:
+        """Return whether collections hold pictures with facts of an earlier version, or with none."""
+        with self._reading() as connection:
+            if _facts_version(connection) >= version:
+                return False
+            return connection.execute(select(tables.loads.c.slice_id).limit(1)).first() is not None
+
+
+def _facts_version(connection: Connection | RetryingReader) -> int:
+    """Return the version of the facts in collections; 0 where they have none."""
+    table = tables.home_facts
+    stored: str | None = connection.execute(select(table.c.value).where(table.c.name == _FACTS)).scalar_one_or_none()
+    return int(stored or 0)

@@ -42,6 +42,9 @@ class CatalogReader(Protocol):
     def tagged_pictures(self, text: str, most: int) -> list[str]:
         """Return the ids of the pictures that have this tag, ascending, at most so many; see `TagRows`."""
 
+    def lacks_facts(self, version: int) -> bool:
+        """Return whether collections hold pictures with facts of an earlier version, or with none; see `HomeRows`."""
+
     def has_captions(self) -> bool:
         """Return whether any picture has a caption."""
 

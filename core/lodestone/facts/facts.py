@@ -33,6 +33,23 @@ _SQUARE: Final = 1.05  # times that it is, at most
 _APOSTROPHES: Final = re.compile(r"['’]")
 _BETWEEN_WORDS: Final = re.compile(r"[\W_]+")
 _OTHER_TIMES: Final[Mapping[str, str]] = {"fall": "autumn", "xmas": "christmas", "labour day": "labor day"}
+_MOST_PARTS: Final = 8  # of a place's name: "Montmartre, Paris, France"
+# Beginnings of what cameras write as their maker, and its usual name, where that is not the first word.
+_MAKERS: Final = (
+    ("asahi", "Pentax"),
+    ("eastman kodak", "Kodak"),
+    ("fuji", "Fujifilm"),
+    ("hewlett packard", "HP"),
+    ("konica minolta", "Konica Minolta"),
+    ("om digital", "OM System"),
+    ("phase one", "Phase One"),
+    ("research in motion", "BlackBerry"),
+    ("seiko epson", "Epson"),
+)
+# Makers that models of others begin with: "PENTAX K-1" by Ricoh.
+_BRANDS: Final = frozenset({"hp", "kodak", "leica", "minolta", "nokia", "pentax", "ricoh", "sony"})
+_NO_NAMES: Final = frozenset({"", "default", "n a", "na", "none", "null", "undefined", "unknown"})
+_ENDS: Final = re.compile(r"^[\W_]+|[\s_,;-]+$")
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,20 +73,13 @@ def folded(name: str) -> str:
 
 
 def folded_place(name: str) -> str:
-    """Return the folded name of a place, the usual one where the given one is another: "united states" of "USA"."""
-    plain = folded(name).removeprefix("the ")
-    return _other_places().get(plain, plain)
-
-
-def folded_time(name: str) -> str:
-    """Return the folded name of a time, the usual one where the given one is another: "autumn" of "fall"."""
-    plain = folded(name)
-    return _OTHER_TIMES.get(plain, plain)
+    """Return the folded name of a place, without its article: "netherlands" of "The Netherlands"."""
+    return folded(name).removeprefix("the ")
 
 
 KINDS: Final[Mapping[str, FactKind]] = {
     "place": FactKind("taken in this town, city, state or country", folded_place),
-    "during": FactKind("taken in this month or season, on this weekday or holiday", folded_time),
+    "during": FactKind("taken in this month or season, on this weekday or holiday", folded),
     "camera": FactKind("taken with a camera of this maker or model", folded),
     "shape": FactKind("of this shape", folded, ("landscape", "panorama", "portrait", "square")),
     "has": FactKind("of which this is known", folded, ("camera", "place", "time")),
@@ -98,7 +108,7 @@ def _values_of(picture: ImageFields | ImageRecord) -> dict[str, str | None]:
     cameras, short_cameras = _cameras(picture.camera_make or "", picture.camera_model or "")
     values = [
         *(("place", name, name) for name in (() if place is None else place.names)),
-        *(("during", name, capwords(name)) for name in times),
+        *(("during", name, None if name in _OTHER_TIMES else capwords(name)) for name in times),
         *(("camera", name, name) for name in cameras),
         *(("camera", name, None) for name in short_cameras),
         *(("shape", name, name) for name in _shapes(picture.width, picture.height)),
@@ -116,35 +126,53 @@ def facts_condition(name: str, values: Sequence[object]) -> Condition:
 
     Args:
         name: One of `KINDS`.
-        values: Values as people write them. One with commas stands for all of its parts together: "Paris, Texas".
+        values: Values as people write them. Of a place with commas, all parts together count as well: "Paris, Texas".
 
     Raises:
-        InvalidRequestError: a value is no text, has no letters or digits, or is none of those that there are.
+        InvalidRequestError: a value is no text, has no letters or digits or too many parts, or is none of those that there are.
     """
-    alternatives = [tuple(_read(name, value)) for value in values]
-    if all(len(facts) == 1 for facts in alternatives):
-        return MatchAny(FIELD, tuple(dict.fromkeys(fact for (fact,) in alternatives)))
-    return AnyOf(tuple(Filter(must=tuple(MatchAny(FIELD, (fact,)) for fact in facts)) for facts in alternatives))
+    texts = list(dict.fromkeys(_checked(name, value) for value in values))
+    whole = MatchAny(FIELD, tuple(dict.fromkeys(fact for text in texts for fact in _meant(name, text))))
+    in_parts = [parts for text in texts if len(parts := _parts(name, text)) > 1]
+    if not in_parts:
+        return whole
+    together = (Filter(must=tuple(MatchAny(FIELD, _meant(name, part)) for part in parts)) for parts in in_parts)
+    return AnyOf((Filter(must=(whole,)), *together))
 
 
-def _read(name: str, value: object) -> Iterator[str]:
+def _checked(name: str, value: object) -> str:
     kind = KINDS[name]
     if not isinstance(value, str):
         raise InvalidRequestError(
             f"{name!r} takes words, and {value!r} is a number", hint=f'give it as a text: "{value}"', field=name
         )
-    parts = [part for part in value.split(",") if folded(part)]
-    if not parts:
+    if not folded(value):
         raise InvalidRequestError(f"{name}={value!r} names nothing", hint=f"a picture is {kind.meaning}", field=name)
-    for part in parts:
-        if kind.known and kind.folded(part) not in kind.known:
-            raise InvalidRequestError(
-                f"there is no {name} {part.strip()!r}",
-                hint=f"one of {', '.join(kind.known)}",
-                field=name,
-                known=list(kind.known),
-            )
-        yield _fact(name, part)
+    if kind.known and kind.folded(value) not in kind.known:
+        raise InvalidRequestError(
+            f"there is no {name} {value.strip()!r}", hint=f"one of {', '.join(kind.known)}", field=name, known=list(kind.known)
+        )
+    return value
+
+
+def _parts(name: str, value: str) -> list[str]:
+    """Return the parts of a place's name, which commas part; of any other value, the whole."""
+    parts = [part for part in value.split(",") if folded(part)] if name == "place" else [value]
+    if len(parts) > _MOST_PARTS:
+        raise InvalidRequestError(
+            f"a place has at most {_MOST_PARTS} parts, and this one has {len(parts)}",
+            hint="give several places apart",
+            field=name,
+        )
+    return parts
+
+
+def _meant(name: str, value: str) -> tuple[str, ...]:
+    """Return the fact with a value, and that with the usual name where people write another one: "USA", "fall"."""
+    fact = _fact(name, value)
+    others = _other_places() if name == "place" else _OTHER_TIMES if name == "during" else {}
+    usual = others.get(KINDS[name].folded(value))
+    return (fact,) if usual is None else (fact, f"{name}={usual}")
 
 
 def _fact(name: str, value: str) -> str:
@@ -158,13 +186,31 @@ def _other_places() -> Mapping[str, str]:
 
 
 def _cameras(make: str, model: str) -> tuple[list[str], list[str]]:
-    """Return the maker of a camera and the model with it, and what else people call these: "NIKON CORPORATION", "D750"."""
-    maker = make.split(maxsplit=1)[0] if folded(make) else ""
-    if not folded(model):
-        return [name for name in (maker,) if name], [make]
-    first, _, rest = model.strip().partition(" ")
-    bare = rest.strip() if rest.strip() and folded(first) == folded(maker) else model.strip()
-    return [name for name in (maker, f"{maker} {bare}".strip()) if name], [bare, make]
+    """Return maker and model of a camera, and what else people call these: "NIKON CORPORATION", "D750"."""
+    maker, plain = _maker_of(make), _stripped(model)
+    first, _, rest = plain.partition(" ")
+    brand = first if folded(first) in _BRANDS and folded(rest) else ""
+    if not plain or folded(plain) == folded(maker):
+        names, others = [maker], []
+    elif brand and folded(brand) != folded(maker):
+        names, others = [maker, brand, plain], [rest]
+    else:
+        bare = rest if folded(rest) and folded(first) == folded(maker) else plain
+        names, others = [maker, f"{maker} {bare}"], [bare]
+    words = maker.split()
+    return [name.strip() for name in names if name.strip()], [*others, *(words if len(words) > 1 else ()), _stripped(make)]
+
+
+def _maker_of(make: str) -> str:
+    """Return the usual name of a maker: "Kodak" of "EASTMAN KODAK COMPANY"; the first word of one that is not known."""
+    plain = folded(make)
+    usual = next((name for beginning, name in _MAKERS if plain.startswith(beginning)), None)
+    return usual or _stripped(make).partition(" ")[0]
+
+
+def _stripped(name: str) -> str:
+    """Return a name without signs at its ends; "" for one that says that nothing is known."""
+    return "" if folded(name) in _NO_NAMES else " ".join(_ENDS.sub("", name).split())
 
 
 def _shapes(width: int, height: int) -> Iterator[str]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from lodestone.catalog.records import ImageRecord
+from lodestone.catalog.records import ImageState
 from lodestone.errors import UnknownNameError
 from lodestone.facts.facts import FIELD, KINDS, shown_value
 from lodestone.store.algebra import all_of
@@ -14,8 +14,9 @@ from lodestone_schemas.searching import Facets, FacetValue
 if TYPE_CHECKING:
     from lodestone.catalog.catalog import Catalog
 
-_MOST_VALUES: Final = 20_000
-"""Facts of all kinds that are counted at once."""
+_MOST_VALUES: Final = 20_000  # facts of all kinds that are counted at once
+_EXAMPLES: Final = 5  # pictures whose facts are read to see how people write a value
+_SHOWN: Final = frozenset({ImageState.ACTIVE, ImageState.PENDING})
 
 
 def facets_of(
@@ -46,20 +47,15 @@ def facets_of(
     for fact, pictures in counted:
         if not fact.startswith(f"{kind}="):
             continue
-        example = _example(fact, filter_, catalog, store, collection)
-        name = None if example is None else shown_value(example, fact)
-        if example is None or name is None:
-            continue
+        having = all_of([*([] if filter_ is None else [filter_]), Filter(must=(MatchAny(FIELD, (fact,)),))])
+        found = next(iter(store.scroll(collection, having, batch_size=_EXAMPLES)), None)
+        examples = [] if found is None else [image for image in catalog.images(found.ids).values() if image.state in _SHOWN]
+        named = ((image.image_id, name) for image in examples if (name := shown_value(image, fact)) is not None)
+        image_id, name = next(named, ("", ""))
+        if not name:
+            continue  # it repeats another one in other words
         if len(values) == most:
             more = True
             break
-        value = fact.partition("=")[2]
-        values.append(FacetValue(value=value, name=name, pictures=pictures, image_id=example.image_id))
+        values.append(FacetValue(value=fact.partition("=")[2], name=name, pictures=pictures, image_id=image_id))
     return Facets(values=values, pictures=store.count(collection, filter_), more=more)
-
-
-def _example(fact: str, filter_: Filter | None, catalog: Catalog, store: VectorStore, collection: str) -> ImageRecord | None:
-    """Return the first picture with a fact that a filter matches; None if it was removed a moment ago."""
-    having = all_of([*([] if filter_ is None else [filter_]), Filter(must=(MatchAny(FIELD, (fact,)),))])
-    found = next(iter(store.scroll(collection, having, batch_size=1)), None)
-    return None if found is None else catalog.images(found.ids).get(found.ids[0])

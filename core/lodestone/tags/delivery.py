@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Final
 
 from lodestone.catalog.records import ImageState
 from lodestone.errors import CollectionDamagedError
+from lodestone.facts.facts import VERSION as FACTS_VERSION
 from lodestone.facts.points import point_fields
 from lodestone.sources.captions import CaptionSource
 from lodestone.spaces.names import TAGS
@@ -28,7 +29,7 @@ if TYPE_CHECKING:
     from lodestone.catalog.catalog import Catalog
     from lodestone.catalog.records import CaptionRecord, ImageRecord, TagRecord
 
-COLLECTION: Final = f"tags-{VERSION}"
+COLLECTION: Final = f"tags-{VERSION}-{FACTS_VERSION}"
 _BATCH: Final = 256  # pictures written at once
 _UNSHOWN: Final = frozenset({ImageState.GONE, ImageState.FAILED})  # other collections have no points of such pictures either
 _GIVEN: Final[Mapping[str, Given]] = {USER: "words", FEEDBACK: "query"}

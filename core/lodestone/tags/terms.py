@@ -36,7 +36,7 @@ from lodestone.text_encoders.english import english_counts, picture_words, words
 from lodestone.text_encoders.labels import imagenet_labels
 from lodestone.text_encoders.minilm import vocabulary_words
 
-VERSION: Final = 7  # version of everything here that vectors depend on; part of the collection's name
+VERSION: Final = 6  # version of everything here that vectors depend on; part of the collection's name
 FUNCTION_WORD: Final = 0.05  # weight of a function word; more than 0, so that the text "who is who" still has a vector
 # Prefixes of terms that say what people wrote; no word contains the character 0.
 _SAID: Final = "\0said:"  # words of their tags, and names in captions

@@ -232,7 +232,7 @@ SHAPES: dict[str, Callable[[Any], bool]] = {
     "docs/generators.md": lambda value: value.keys() in ({"prompt", "n", "seed", "size", "model"}, {"images"}),
     "docs/modality-weights.md": lambda value: value.keys() <= {"reference", "words", "without", "target"},
     "docs/recipes/add-a-part.md": has_keys_of("SearchRequest"),
-    "docs/searching.md": has_keys_of("SearchRequest"),
+    "docs/searching.md": lambda value: has_keys_of("FacetsRequest" if "of" in value else "SearchRequest")(value),
     "docs/trust.md": has_keys_of("FeedbackRequest"),
     "docs/monitoring.md": lambda value: {"event", "request_id", "level", "timestamp"} <= value.keys(),
 }

@@ -2,7 +2,6 @@
 import { signal } from "../html.js";
 import { postJson, Problem, request } from "../engine/http.js";
 import { cell } from "../engine/csv.js";
-import { ZipWriter } from "../engine/zip.js";
 import { access } from "./access.js";
 import { announcement, toast } from "./store.js";
 
@@ -70,13 +69,14 @@ function beginning(shown) {
 export async function saveArchive(hits) {
   stopping?.abort();
   const mine = (stopping = new AbortController());
-  const writer = new ZipWriter();
+  let writer = null;
   const failures = [];
   const show = (done, more = {}) => {
-    if (mine === stopping) archive.value = { done, count: hits.length, bytes: writer.size, failures, message: "", ...more };
+    if (mine === stopping) archive.value = { done, count: hits.length, bytes: writer?.size ?? 0, failures, message: "", ...more };
   };
   show(0);
   try {
+    writer = new (await import("../engine/zip.js")).ZipWriter(); // few visits need it
     if (hits.length > MOST_FILES) throw new RangeError(`An archive has at most ${MOST_FILES.toLocaleString("en")} pictures. Select fewer.`);
     for (const [at, hit] of hits.entries()) {
       try {

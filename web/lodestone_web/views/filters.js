@@ -1,5 +1,6 @@
 // Filters: a small panel that adds them, and a chip for each, by which it is removed.
 import { html, useEffect, useLayoutEffect, useRef, useState } from "../html.js";
+import { postJson } from "../engine/http.js";
 import { ask } from "../query/asking.js";
 import { excess, MOST_FOLDER_CHARS } from "../query/limits.js";
 import { asked, corpora, hits } from "../query/store.js";
@@ -7,6 +8,7 @@ import { Filter } from "./icons.js";
 import { TooLong } from "./limited.js";
 import { narrow } from "./narrow.js";
 
+const FACTS = { place: "Place", during: "Season, month, day or holiday", camera: "Camera" }; // kinds that fields are shown of
 const MOST_FOLDERS = 40; // that are suggested
 const MARGIN = 10; // pixels between the panel and the edge of the page
 
@@ -74,11 +76,16 @@ function Fields({ add }) {
   const [folder, setFolder] = useState(filters.path_prefix ?? "");
   const [from, setFrom] = useState(filters.taken_from?.slice(0, 10) ?? "");
   const [before, setBefore] = useState(filters.taken_to?.slice(0, 10) ?? "");
+  const [facts, setFacts] = useState({});
   const field = useRef(null);
   const tooLong = excess(folder, MOST_FOLDER_CHARS) > 0;
   const submit = (event) => {
     event.preventDefault();
-    if (!tooLong) add({ path_prefix: folder.trim() || undefined, taken_from: from || undefined, taken_to: before || undefined });
+    const where = Object.entries(facts).map(([of, text]) => [of, text.trim()]).filter(([, text]) => text).map((pair) => pair.join("="));
+    if (!tooLong) add({
+      path_prefix: folder.trim() || undefined, taken_from: from || undefined, taken_to: before || undefined,
+      where: [...new Set([...(filters.where ?? []), ...where])],
+    });
   };
   return html`
     <form onSubmit=${submit}>
@@ -90,11 +97,25 @@ function Fields({ add }) {
         aria-invalid=${tooLong ? "true" : undefined} aria-describedby="folder-limit" onInput=${(event) => setFolder(event.target.value)} /></label>
       <${TooLong} id="folder-limit" text=${folder} most=${MOST_FOLDER_CHARS} shorten=${(text) => { setFolder(text); field.current.focus(); }} />
       <datalist id="known-folders">${knownFolders().map((name) => html`<option key=${name} value=${name} />`)}</datalist>
+      ${Object.keys(FACTS).map((of) => html`<${Fact} key=${of} of=${of} set=${(text) => setFacts({ ...facts, [of]: text })} />`)}
       <label>Taken from <input type="date" value=${from} onInput=${(event) => setFrom(event.target.value)} /></label>
       <label>Taken before <input type="date" value=${before} onInput=${(event) => setBefore(event.target.value)} /></label>
       <p class="quiet">Pictures without a date match no dates.</p>
       <button class="button primary">Apply</button>
     </form>`;
+}
+
+/** A field for a value of a kind of facts; it suggests those of the pictures that pass the filters. */
+function Fact({ of, set }) {
+  const [values, setValues] = useState([]);
+  useEffect(() => {
+    const { where = [], ...others } = asked.value.filters;
+    const filters = { ...others, where: where.filter((text) => !text.startsWith(`${of}=`)) }; // two of a kind are alternatives
+    postJson("/v1/images/facets", { of, filters }).then((found) => setValues(found.values), () => undefined);
+  }, []);
+  return html`
+    <label>${FACTS[of]} <input list=${`known-${of}`} maxlength="200" onInput=${(event) => set(event.target.value)} /></label>
+    <datalist id=${`known-${of}`}>${values.map(({ name }) => html`<option key=${name} value=${name} />`)}</datalist>`;
 }
 
 function Choice({ label, names, chosen, choose }) {

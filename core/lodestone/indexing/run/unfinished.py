@@ -8,6 +8,7 @@ from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Final
 
 from lodestone.catalog.records import Corpus, ImageState, Run, RunState
+from lodestone.facts.facts import VERSION as FACTS_VERSION
 from lodestone.indexing.heartbeat import BEAT_SECONDS, LOST_BEATS
 from lodestone.indexing.parts.registry import SliceParts
 from lodestone.indexing.run.history import RunRequestRecord
@@ -97,7 +98,7 @@ def nothing_left(resources: SyncResources, run: RunRequestRecord, *, served: boo
     parts = SliceParts.of(resources.backbones(), resources.text_encoder)
     if catalog.count_unfinished(parts.names(), corpus.corpus_id)[0]:
         return False
-    return _is_loaded(resources, served=served)
+    return is_loaded(resources, served=served)
 
 
 def idle_report(catalog: Catalog, corpus: Corpus, run_id: str) -> IndexReport:
@@ -106,12 +107,14 @@ def idle_report(catalog: Catalog, corpus: Corpus, run_id: str) -> IndexReport:
     return IndexReport(run_id=run_id, corpus=corpus.name, counts={}, images=images, seconds=0.0, nothing_left=True)
 
 
-def _is_loaded(resources: SyncResources, *, served: bool) -> bool:
-    """Return whether every collection exists, holds all slices, and is the one that searches use.
+def is_loaded(resources: SyncResources, *, served: bool) -> bool:
+    """Return whether every collection exists, holds all slices with today's facts, and is the one that searches use.
 
     The store of a service that owns its files is not opened: what the catalog says about it has to do.
     """
     catalog = resources.catalog
+    if catalog.lacks_facts(FACTS_VERSION):
+        return False
     if served and resources.settings.store.kind == "edge":
         aliases = catalog.alias_table().all()
         wanted = {name: projection.collection for name, projection in resources.projections().items()}

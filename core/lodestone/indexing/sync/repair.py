@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Final, Literal
 
 from lodestone.catalog.records import ImageRecord, ImageState, Root, SliceRecord
 from lodestone.errors import CollectionDamagedError, EmbeddingsDamagedError, LodestoneError, StoreError
+from lodestone.facts.facts import VERSION as FACTS_VERSION
 from lodestone.files.bounds import changed_ns
 from lodestone.indexing.parts.registry import SliceParts
 from lodestone.indexing.progress import silent
@@ -171,6 +172,8 @@ def _damaged_files(resources: SyncResources, stopped: Callable[[], bool]) -> Ite
 
 def _unfinished_work(resources: SyncResources) -> Iterator[Finding]:
     catalog = resources.catalog
+    if catalog.lacks_facts(FACTS_VERSION):
+        yield Finding("work", "not all pictures can be asked for by place, time of the year and camera yet", "sync")
     parts = SliceParts.of(resources.backbones(), resources.text_encoder)
     embedded = replace(parts, further={}).names()
     offset = 0

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 import uuid
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from types import MappingProxyType
@@ -16,6 +16,7 @@ from lodestone.config.compositions import DEFAULT_COMPOSITION, Composition, Role
 from lodestone.config.profiles import Profile
 from lodestone.config.settings import QuerySettings
 from lodestone.errors import InvalidRequestError, UnknownNameError
+from lodestone.facts.facts import FIELD, VERSION
 from lodestone.query.asking.filters import FilterSources, query_filter, without_sources
 from lodestone.query.asking.parts import Part, PartSet, editable, parts_of
 from lodestone.query.asking.request_context import NOW, RequestContext
@@ -36,6 +37,10 @@ from lodestone.text_encoders.text import visible
 from lodestone_schemas.api import QueryNote, SearchFilters, SearchOptions, SearchRequest
 from lodestone_schemas.collections import FieldKind
 
+_OLD_FACTS: Final = (
+    "an earlier version indexed some pictures, which cannot be asked for by place, time of the year and camera until the next "
+    "`lodestone index`"
+)
 _UNCOMPARED: Final = (
     "only files of equal content are shown once: for pictures that look alike, run `lodestone duplicates find` first"
 )
@@ -304,13 +309,20 @@ def _restricted(
     """
     if len(asked.sets) <= 1:
         base, notes = query_filter(asked.filters, sources, leaves)
-        return _within(base, asked.within[0]), (), notes
+        filter_ = _within(base, asked.within[0])
+        return filter_, (), [*notes, *_of_facts([filter_], sources.catalog)]
     base, notes = query_filter(asked.filters, sources, ())
     alternatives = []
     for parts, within in zip(asked.sets, asked.within, strict=True):
         themselves = without_sources([part.leaf for part in parts])
         alternatives.append(PartSet(parts, _within(base, within, themselves)))
-    return base, tuple(alternatives), notes
+    return base, tuple(alternatives), [*notes, *_of_facts([one.filter for one in alternatives], sources.catalog)]
+
+
+def _of_facts(filters: Iterable[Filter | None], catalog: CatalogReader) -> list[str]:
+    """Return a note if filters ask for facts that some pictures lack in the collections."""
+    asked = any(FIELD in fields_of(one) for one in filters)
+    return [_OLD_FACTS] if asked and catalog.lacks_facts(VERSION) else []
 
 
 def _within(base: Filter | None, *further: Filter) -> Filter | None:

@@ -9,7 +9,7 @@ import pytest
 
 from lodestone.catalog.records import ImageRecord, ImageState
 from lodestone.errors import InvalidRequestError
-from lodestone.facts.facts import KINDS, facts_condition, facts_of, folded, folded_place
+from lodestone.facts.facts import KINDS, facts_condition, facts_of, folded, shown_value
 from lodestone.facts.points import point_fields
 from lodestone.store.base import AnyOf, Filter, MatchAny
 
@@ -66,6 +66,13 @@ def test_a_day_is_that_of_the_place_and_not_that_of_utc() -> None:
         (None, "X100V", {"x100v"}),
         ("Sony", None, {"sony"}),
         ("---", None, set()),
+        ("None", "unknown", set()),
+        ("Canon", "Canon", {"canon"}),
+        ("-- Canon ", "Canon  EOS R", {"canon", "canon eos r", "eos r"}),
+        ("EASTMAN KODAK COMPANY", "KODAK Z730", {"kodak", "z730", "kodak z730", "eastman kodak company"}),
+        ("RICOH IMAGING COMPANY, LTD.", "PENTAX K-1", {"ricoh", "pentax", "pentax k 1", "k 1", "ricoh imaging company ltd"}),
+        ("Konica Minolta", "DiMAGE A2", {"konica minolta", "konica minolta dimage a2", "dimage a2", "konica", "minolta"}),
+        ("FUJIFILM", "X-T4", {"fujifilm", "fujifilm x t4", "x t4"}),
     ],
 )
 def test_a_camera_is_found_by_maker_and_model(make: str | None, model: str | None, names: set[str]) -> None:
@@ -110,35 +117,41 @@ def test_names_are_compared_however_they_are_written(written: str, plain: str) -
 
 @pytest.mark.parametrize(
     ("other", "usual"),
-    [
-        ("USA", "united states"),
-        ("uk", "united kingdom"),
-        ("Holland", "netherlands"),
-        ("The Netherlands", "netherlands"),
-        ("Cologne", "koln"),
-        ("Norway", "norway"),
-    ],
+    [("USA", "united states"), ("uk", "united kingdom"), ("Holland", "netherlands"), ("Cologne", "koln")],
 )
-def test_places_are_found_by_other_names_too(other: str, usual: str) -> None:
-    assert folded_place(other) == usual
+def test_places_are_asked_for_by_other_names_too(other: str, usual: str) -> None:
+    assert facts_condition("place", [other]) == MatchAny("facts", (f"place={folded(other)}", f"place={usual}"))
+
+
+def test_a_town_that_is_called_like_a_country_elsewhere_is_not_there() -> None:
+    assert values(at(42.79, -86.11), "place") == ["holland", "michigan", "united states"]
 
 
 def test_a_countrys_own_name_is_found_with_and_without_its_article() -> None:
     assert "netherlands" in values(at(52.37, 4.90), "place")
+    assert facts_condition("place", ["The Netherlands"]) == MatchAny("facts", ("place=netherlands",))
 
 
 def test_seasons_and_holidays_have_other_names() -> None:
-    assert facts_condition("during", ["Fall", "Xmas"]) == MatchAny("facts", ("during=autumn", "during=christmas"))
+    names = ("during=fall", "during=autumn", "during=xmas", "during=christmas")
+    assert facts_condition("during", ["Fall", "Xmas"]) == MatchAny("facts", names)
 
 
 def test_one_of_several_values_is_enough() -> None:
     assert facts_condition("place", ["Norway", "norway", "Oslo"]) == MatchAny("facts", ("place=norway", "place=oslo"))
 
 
-def test_the_parts_of_a_name_with_commas_hold_together() -> None:
-    condition = facts_condition("place", ["Paris, Texas", "Oslo"])
+def test_the_parts_of_a_place_with_commas_hold_together_unless_it_is_a_name_as_a_whole() -> None:
+    whole = Filter(must=(MatchAny("facts", ("place=paris texas", "place=oslo")),))
     both = Filter(must=(MatchAny("facts", ("place=paris",)), MatchAny("facts", ("place=texas",))))
-    assert condition == AnyOf((both, Filter(must=(MatchAny("facts", ("place=oslo",)),))))
+    assert facts_condition("place", ["Paris, Texas", "Oslo"]) == AnyOf((whole, both))
+    assert facts_condition("camera", ["iPhone12,1"]) == MatchAny("facts", ("camera=iphone12 1",))
+
+
+def test_a_place_has_a_bounded_number_of_parts() -> None:
+    facts_condition("place", [",".join("abcdefgh")])
+    with pytest.raises(InvalidRequestError, match="at most 8 parts"):
+        facts_condition("place", [",".join("abcdefghi")])
 
 
 @pytest.mark.parametrize(
@@ -154,6 +167,15 @@ def test_what_no_picture_can_have_is_refused(name: str, value: object, said: str
     with pytest.raises(InvalidRequestError, match=said) as refused:
         facts_condition(name, [value])
     assert hint in (refused.value.hint or "")
+
+
+def test_values_are_shown_as_people_write_them_and_those_that_repeat_others_are_not() -> None:
+    picture = replace(at(69.65, 18.96), taken_at=NOON - 70 * 86_400, camera_make="NIKON CORPORATION", camera_model="NIKON D750")
+    shown = {fact: shown_value(picture, fact) for fact in facts_of(picture)}
+    assert shown["place=tromso"] == "Tromsø"
+    assert (shown["during=autumn"], shown["during=fall"]) == ("Autumn", None)
+    assert (shown["camera=nikon d750"], shown["camera=d750"], shown["camera=nikon corporation"]) == ("NIKON D750", None, None)
+    assert shown_value(picture, "place=oslo") is None
 
 
 def test_every_kind_says_what_it_means() -> None:

@@ -182,7 +182,9 @@ def test_the_page_imports_its_own_files_alone_and_is_small() -> None:
                 assert address.startswith("."), f"{name} imports {address}: import maps are inline scripts"
                 assert posixpath.normpath(posixpath.join(posixpath.dirname(name), address)) in files, (name, address)
             assert "vendor/" in name or len(file.content.splitlines()) < 300, name
-    others = ("assets/", "manage/", "manage.", "styles/manage")
+    later = "engine/zip.js"
+    assert f'import("../{later}")' in files["query/export.js"].content.decode()
+    others = ("assets/", "manage/", "manage.", "styles/manage", later)
     first = [file for name, file in files.items() if not name.endswith("LICENSES") and not name.startswith(others)]
     assert sum(len(file.packed) for file in first) < 100_000, "assets are loaded when they are needed, and the other page apart"
 
