@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from lodestone.indexing.run.unfinished import _is_loaded, _is_lost
+from lodestone.indexing.run.unfinished import _is_lost, is_loaded
 
 ELSEWHERE = "another-machine:1"
 HERE = f"{socket.gethostname()}:{os.getpid()}"
@@ -33,19 +33,21 @@ def test_a_run_whose_process_ended_is_lost_at_once_and_one_that_never_beat_elsew
 
 
 @pytest.mark.parametrize(
-    ("aliases", "unloaded", "loaded"),
+    ("aliases", "unloaded", "lacks_facts", "loaded"),
     [
-        ({"bridge": "bridge-1", "labels": "labels-1"}, 0, True),
-        ({"bridge": "bridge-1", "labels": "labels-1"}, 1, False),
-        ({"bridge": "bridge-1", "labels": "labels-0"}, 0, False),
-        ({"bridge": "bridge-1"}, 0, False),
-        ({}, 0, False),
+        ({"bridge": "bridge-1", "labels": "labels-1"}, 0, False, True),
+        ({"bridge": "bridge-1", "labels": "labels-1"}, 0, True, False),
+        ({"bridge": "bridge-1", "labels": "labels-1"}, 1, False, False),
+        ({"bridge": "bridge-1", "labels": "labels-0"}, 0, False, False),
+        ({"bridge": "bridge-1"}, 0, False, False),
+        ({}, 0, False, False),
     ],
 )
 def test_what_a_service_loads_is_loaded_when_aliases_and_receipts_say_so(
-    aliases: dict[str, str], unloaded: int, loaded: bool
+    aliases: dict[str, str], unloaded: int, lacks_facts: bool, loaded: bool
 ) -> None:
     catalog = SimpleNamespace(
+        lacks_facts=lambda _version: lacks_facts,
         alias_table=lambda: SimpleNamespace(all=lambda: aliases),
         count_unloaded=lambda collection: (unloaded if collection == "labels-1" else 0, 0),
     )
@@ -53,4 +55,4 @@ def test_what_a_service_loads_is_loaded_when_aliases_and_receipts_say_so(
     resources: Any = SimpleNamespace(
         catalog=catalog, settings=SimpleNamespace(store=SimpleNamespace(kind="edge")), projections=lambda: projections
     )
-    assert _is_loaded(resources, served=True) is loaded
+    assert is_loaded(resources, served=True) is loaded
