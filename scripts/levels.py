@@ -50,7 +50,7 @@ MAY_IMPORT: Final[Mapping[str, frozenset[str]]] = {
 Levels = tuple[tuple[str, ...], ...]
 
 CORE: Final[Levels] = (
-    ("data", "durable_files", "errors", "observe", "processes"),
+    ("data", "durable_files", "errors", "observe", "positions", "processes"),
     ("access", "clock", "config", "files", "models", "paging", "query_notes", "store"),
     ("backbones", "catalog", "imaging", "remote", "retrieval"),
     ("composed", "embeddings", "gazetteer", "query_log", "sources", "text_encoders", "timeline"),

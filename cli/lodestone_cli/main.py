@@ -34,6 +34,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "search": ("lodestone_cli.commands.search", "search"),
     "similar": ("lodestone_cli.commands.search", "similar"),
     "browse": ("lodestone_cli.commands.browse", "browse"),
+    "events": ("lodestone_cli.commands.events", "events"),
     "facets": ("lodestone_cli.commands.facets", "facets"),
     "refine": ("lodestone_cli.commands.refine", "refine"),
     "status": ("lodestone_cli.commands.status", "status"),
@@ -69,7 +70,19 @@ GROUPS: dict[str, tuple[str, str]] = {
 
 # Heading of the help -> its commands; the help lists them in the order of the tables above.
 HEADINGS: dict[str, tuple[str, ...]] = {
-    "Find pictures": ("index", "search", "similar", "browse", "facets", "refine", "feedback", "explain", "replay", "demo"),
+    "Find pictures": (
+        "index",
+        "search",
+        "similar",
+        "browse",
+        "facets",
+        "events",
+        "refine",
+        "feedback",
+        "explain",
+        "replay",
+        "demo",
+    ),
     "Look after collections": (
         "status",
         "doctor",

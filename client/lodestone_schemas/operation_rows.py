@@ -24,7 +24,7 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 # Modules that hold the messages which the table names. They are imported when a type is asked for: a command need not wait.
-_MESSAGES: Final = ("access", "api", "directories", "openai", "runs", "service", "swaps")
+_MESSAGES: Final = ("access", "api", "directories", "openai", "runs", "service", "swaps", "timeline")
 IDEMPOTENCY_KEY: Final = "idempotency_key"
 """Name of the parameter of a write that is done once for each of its values."""
 

@@ -64,6 +64,7 @@ if TYPE_CHECKING:
     from lodestone_schemas.runs import FailurePage, RunInfo, RunPage, RunStateName
     from lodestone_schemas.service import Alive, ServiceStatus
     from lodestone_schemas.swaps import ShadowRequest, ShadowResult
+    from lodestone_schemas.timeline import EventPage, EventsRequest
 
 
 # What changes something needs the right to look, too; Lodestone's own commands and administration do not.
@@ -133,6 +134,10 @@ class Operations:
     @answers(Row("POST /v1/images/facets", "pictures.facets", scopes=READ, command="facets"))
     def facets(self, request: FacetsRequest) -> Facets:
         """Return places, times, cameras or another kind of facts of the pictures that pass filters, and how many have each."""
+
+    @answers(Row("POST /v1/events", "timeline.events", scopes=READ, command="events"))
+    def events(self, request: EventsRequest) -> EventPage:
+        """Return one page of the events or trips of the pictures that pass filters, the newest first."""
 
     @answers(Row("POST /v1/images/browse", "pictures.browse", scopes=READ, command="browse"))
     def browse(self, request: BrowseRequest) -> ImagePage:

@@ -195,6 +195,7 @@ _OPERATIONS: Final[Mapping[str, Mapping[str, Any]]] = {
     "images": {"problems": _NOT_FOUND},
     "browse": {"problems": _NOT_FOUND},
     "facets": {"problems": _NOT_FOUND},
+    "events": {"problems": _NOT_FOUND},
     "tag_picture": {**_QUERY, "body": PICTURE},
     "tag_image": {**_QUERY, "problems": _NOT_SENDABLE | _UNREADABLE_PLACE},
     "thumbnail": {"problems": _UNREADABLE_PICTURE},

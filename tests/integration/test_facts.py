@@ -8,11 +8,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from PIL import Image
 from tests.support.cli import run_here
 from tests.support.home import open_runtime, settings_for
 from tests.support.in_process import app_of, client_of, opened_services
-from tests.support.pictures import write_photo
+from tests.support.pictures import BERGEN, SYDNEY, write_taken
 from tests.support.upkeep import copied
 
 from lodestone.facts import points
@@ -28,39 +27,20 @@ from lodestone.tags import delivery
 from lodestone.text_encoders.minilm import MiniLM
 from lodestone_schemas.api import QuerySet, SearchFilters, SearchRequest
 
-BERGEN, SYDNEY = (("N", (60.0, 23.0, 24.0)), ("E", (5.0, 19.0, 12.0))), (("S", (33.0, 52.0, 12.0)), ("E", (151.0, 12.0, 36.0)))
-Position = tuple[tuple[str, tuple[float, float, float]], tuple[str, tuple[float, float, float]]]
 PLAIN = {"plain0.jpg", "plain1.jpg"}
 EVERY = {"bergen.jpg", "sydney.jpg", "tree.jpg", "wide.jpg", *PLAIN}
-
-
-def write(
-    path: Path, seed: int, *, size: tuple[int, int] = (64, 48), taken: str = "", at: Position | None = None, camera: str = ""
-) -> None:
-    """Write a photo whose EXIF data say what is given."""
-    write_photo(path, seed=seed, size=size)
-    facts = Image.Exif()
-    if camera:
-        facts[271], facts[272] = camera.partition(" ")[0], camera
-    if taken:
-        facts.get_ifd(0x8769)[0x9003] = taken
-    if at is not None:
-        (north, latitude), (east, longitude) = at
-        facts.get_ifd(0x8825).update({1: north, 2: latitude, 3: east, 4: longitude})
-    with Image.open(path) as photo:
-        photo.save(path, exif=facts)
 
 
 @pytest.fixture(scope="module")
 def indexed(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("facts")
     pictures = folder / "pictures"
-    write(pictures / "bergen.jpg", 1, taken="2018:04:01 12:00:00", at=BERGEN)
-    write(pictures / "sydney.jpg", 2, taken="2019:12:28 12:00:00", at=SYDNEY, camera="Canon EOS 5D")
-    write(pictures / "tree.jpg", 3, taken="2017:12:25 18:00:00", camera="Nikon D750", size=(48, 64))
-    write(pictures / "wide.jpg", 4, size=(160, 60))
+    write_taken(pictures / "bergen.jpg", 1, taken="2018:04:01 12:00:00", at=BERGEN)
+    write_taken(pictures / "sydney.jpg", 2, taken="2019:12:28 12:00:00", at=SYDNEY, camera="Canon EOS 5D")
+    write_taken(pictures / "tree.jpg", 3, taken="2017:12:25 18:00:00", camera="Nikon D750", size=(48, 64))
+    write_taken(pictures / "wide.jpg", 4, size=(160, 60))
     for number, name in enumerate(sorted(PLAIN)):
-        write(pictures / name, 5 + number)
+        write_taken(pictures / name, 5 + number)
     with open_runtime(folder) as runtime:
         index_paths(runtime, IndexRequest((pictures,)))
     return folder

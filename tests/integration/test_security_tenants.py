@@ -31,6 +31,7 @@ BODIES: dict[tuple[str, str], dict[str, Any]] = {
     ("post", "/v1/feedback/withdraw"): {"query_id": "{query_id}", "relevant": ["{image_id}"]},
     ("post", "/v1/images/paths"): {"image_ids": ["{image_id}"]},
     ("post", "/v1/images/browse"): {"filters": {"corpora": ["{name}"]}},
+    ("post", "/v1/events"): {"filters": {"corpora": ["{name}"]}},
     ("post", "/v1/images/facets"): {"of": "shape", "filters": {"corpora": ["{name}"]}},
     ("post", "/v1/session/unlock"): {"code": "a-code-that-nobody-was-offered"},
     ("post", "/v1/tags"): {"image_ids": ["{image_id}"], "text": "a boat"},

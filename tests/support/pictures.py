@@ -394,3 +394,25 @@ def _with_flipped_byte(data: bytes, position: int) -> bytes:
 def _write(path: Path, content: bytes) -> Path:
     path.write_bytes(content)
     return path
+
+
+Position = tuple[tuple[str, tuple[float, float, float]], tuple[str, tuple[float, float, float]]]
+BERGEN: Position = (("N", (60.0, 23.0, 24.0)), ("E", (5.0, 19.0, 12.0)))
+SYDNEY: Position = (("S", (33.0, 52.0, 12.0)), ("E", (151.0, 12.0, 36.0)))
+
+
+def write_taken(
+    path: Path, seed: int, *, size: tuple[int, int] = (64, 48), taken: str = "", at: Position | None = None, camera: str = ""
+) -> None:
+    """Write a photo whose EXIF data say what is given: a time as EXIF writes it, a position, a maker and model."""
+    write_photo(path, seed=seed, size=size)
+    facts = Image.Exif()
+    if camera:
+        facts[271], facts[272] = camera.partition(" ")[0], camera
+    if taken:
+        facts.get_ifd(0x8769)[0x9003] = taken
+    if at is not None:
+        (north, latitude), (east, longitude) = at
+        facts.get_ifd(0x8825).update({1: north, 2: latitude, 3: east, 4: longitude})
+    with Image.open(path) as photo:
+        photo.save(path, exif=facts)

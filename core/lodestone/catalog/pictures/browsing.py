@@ -10,7 +10,7 @@ from sqlalchemy import ColumnElement, and_, func, or_, select
 
 from lodestone.catalog import tables
 from lodestone.catalog.database.engine import CatalogBase
-from lodestone.catalog.pictures.dated import DatedPlace, PictureFilter
+from lodestone.catalog.pictures.dated import DatedPlace, PictureFilter, TimedPicture
 from lodestone.catalog.pictures.images import IMAGE_COLUMNS, image_record
 from lodestone.catalog.records import ImageRecord, ImageState
 from lodestone_schemas.dates import Precision, seconds_of
@@ -40,6 +40,20 @@ class BrowsingRows(CatalogBase):
         query = select(*IMAGE_COLUMNS).where(*conditions).order_by(*order).limit(limit)
         with self._reading() as connection:
             return [image_record(row) for row in connection.execute(query)]
+
+    def timed_pictures(self, which: PictureFilter, *, states: Collection[ImageState]) -> list[TimedPicture]:
+        """Return the pictures that pass a filter and whose time is known to the second, by absolute time and then by id.
+
+        Args:
+            which: The filter.
+            states: States of the pictures to return.
+        """
+        whole = or_(_IMAGES.c.taken_precision.is_(None), _IMAGES.c.taken_precision == Precision.SECOND)
+        columns = (_IMAGES.c[name] for name in TimedPicture._fields)
+        conditions = (_IMAGES.c.state.in_(states), _IMAGES.c.taken_at.is_not(None), whole, *_conditions(which))
+        query = select(*columns).where(*conditions).order_by(_IMAGES.c.taken_at, _IMAGES.c.image_id)
+        with self._reading() as connection:
+            return list(map(TimedPicture._make, connection.execute(query)))
 
 
 def _conditions(which: PictureFilter) -> list[ColumnElement[bool]]:

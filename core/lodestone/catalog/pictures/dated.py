@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
     from lodestone.catalog.records import ImageRecord
@@ -35,6 +35,16 @@ class PictureFilter:
     period_to: float | None = None
     utc_from: float | None = None
     utc_to: float | None = None
+
+
+class TimedPicture(NamedTuple):
+    """When and where a picture was taken whose time is known to the second; as in `ImageRecord`."""
+
+    image_id: str
+    taken_at: int
+    utc_offset_minutes: int | None
+    latitude: float | None
+    longitude: float | None
 
 
 @dataclass(frozen=True, slots=True)

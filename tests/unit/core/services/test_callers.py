@@ -42,6 +42,7 @@ from lodestone_schemas.directories import DirectoryChange, DirectoryRelocation, 
 from lodestone_schemas.openai import DrawingRequest
 from lodestone_schemas.swaps import ShadowRequest
 from lodestone_schemas.syncing import DuplicatesRequest, VerifyRequest
+from lodestone_schemas.timeline import EventsRequest
 
 OWNER = Caller.named(f"key:{OTHER}", HOLDER, frozenset({OTHER}))
 STRANGER = Caller.named(f"key:{OWN}", HOLDER, frozenset({OWN}))
@@ -142,6 +143,9 @@ CASES: dict[str, Case] = {
     ),
     "pictures.facets": Case(
         Gets.UNKNOWN, lambda s, i, c: s.pictures.facets(FacetsRequest(of="place", filters=SearchFilters(corpora=[i.corpus])), c)
+    ),
+    "timeline.events": Case(
+        Gets.UNKNOWN, lambda s, i, c: s.timeline.events(EventsRequest(filters=SearchFilters(corpora=[i.corpus])), c)
     ),
     "pictures.remove": Case(Gets.UNKNOWN, lambda s, i, c: s.pictures.remove(i.image, c)),
     "pictures.content": Case(Gets.UNKNOWN, lambda s, i, c: s.pictures.content(i.image, c)),
