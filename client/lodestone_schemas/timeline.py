@@ -25,9 +25,13 @@ class EventsRequest(Model):
 
 
 class EventInfo(Model):
-    """Describes an event or a trip. It has all pictures with a known time between its first and its last one."""
+    """Describes an event or a trip.
 
-    event_id: str = Field(description="Id of its first picture; another one if an earlier picture joins it.")
+    It has all pictures that pass the filters of the request and were taken between its first and its last one, apart from those
+    of which only the day, month or year is known.
+    """
+
+    event_id: str = Field(description="Id of its first picture among those that pass the filters.")
     kind: Literal["event", "trip"]
     title: str = Field(description="Place, and the holiday or the days, e.g. `Bergen, Easter 2018`.")
     place: str | None = Field(description="Names of the place of most of its pictures; null where it is not known.")

@@ -27,6 +27,11 @@ def kilometres(ones: Points, others: Points) -> NDArray[np.float64]:
     return distances
 
 
+def degrees_of(point: Points) -> tuple[float, float]:
+    """Return latitude and longitude in degrees of a point (3,) on the unit sphere."""
+    return float(np.degrees(np.arcsin(np.clip(point[2], -1, 1)))), float(np.degrees(np.arctan2(point[1], point[0])))
+
+
 def middle(points: Points) -> Points:
     """Return the point (3,) on the unit sphere at the median of each coordinate of points (n, 3): outliers count little."""
     median: Points = np.median(points, axis=0)

@@ -55,8 +55,10 @@ def events(
             more = ", and more: --limit shows them" if cursor is not None else ""
             console.print(f"{counted(len(found), kind)}{more}", markup=False)
             if found:
-                newest = found[0]
-                bounds = f"--from {newest.taken_from:%Y-%m-%dT%H:%M:%SZ} --to {newest.taken_to:%Y-%m-%dT%H:%M:%SZ}"
-                console.print(f"the pictures of the first one: lodestone browse {bounds}", markup=False, soft_wrap=True)
+                given = [f"--corpus {name}" for name in which.corpus or ()] + [f"--root {name}" for name in which.root or ()]
+                given += [f"--path {which.path}"] if which.path else []
+                bounds = [f"--from {found[0].taken_from:%Y-%m-%dT%H:%M:%SZ}", f"--to {found[0].taken_to:%Y-%m-%dT%H:%M:%SZ}"]
+                command = printable(" ".join(["lodestone browse", *given, *bounds]))
+                console.print(f"the pictures of the first one: {command}", markup=False, soft_wrap=True)
 
         context.emit({"events": [event.model_dump(mode="json") for event in found], "more": cursor is not None}, human)

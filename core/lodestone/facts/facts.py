@@ -11,7 +11,6 @@ import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from string import capwords
 from typing import Final
 
 from lodestone.catalog.pictures.taken import taken_local
@@ -20,7 +19,7 @@ from lodestone.errors import InvalidRequestError
 from lodestone.gazetteer.places import known_place, other_names
 from lodestone.store.base import AnyOf, Condition, Filter, MatchAny
 from lodestone.text_encoders.plain import tidied, without_accents
-from lodestone.timeline.calendar import names_of_time
+from lodestone.timeline.calendar import names_of_time, shown_name
 
 FIELD: Final = "facts"
 """Filter field of points that holds the facts."""
@@ -108,7 +107,7 @@ def _values_of(picture: ImageFields | ImageRecord) -> dict[str, str | None]:
     cameras, short_cameras = _cameras(picture.camera_make or "", picture.camera_model or "")
     values = [
         *(("place", name, name) for name in (() if place is None else place.names)),
-        *(("during", name, None if name in _OTHER_TIMES else capwords(name)) for name in times),
+        *(("during", name, None if name in _OTHER_TIMES else shown_name(name)) for name in times),
         *(("camera", name, name) for name in cameras),
         *(("camera", name, None) for name in short_cameras),
         *(("shape", name, name) for name in _shapes(picture.width, picture.height)),

@@ -41,6 +41,8 @@ _EASTER_DAYS: Final[Mapping[int, tuple[str, ...]]] = {
 }  # after Easter Sunday
 _REMARK: Final = re.compile(r"\([^)]*(?:observed|estimated|substitute)[^)]*\)", re.IGNORECASE)
 _SEPARATORS: Final = re.compile(r"[;/()]")
+_SMALL_WORDS: Final = frozenset({"after", "al", "and", "at", "before", "de", "for", "in", "of", "on", "the", "to"})
+_ROMAN: Final = re.compile(r"(?:x{0,2}(?:ix|iv|v?i{2,3}|vi{0,3}))")
 _MOST_YEARS: Final = 4_096  # pairs of a country and a year whose holidays are kept
 
 
@@ -120,3 +122,19 @@ def _easter(year: int) -> date:
     e = (32 + 2 * (b % 4) + 2 * (c // 4) - d - c % 4) % 7
     m = (a + 11 * d + 22 * e) // 451
     return date(year, (d + e - 7 * m + 114) // 31, 1) + timedelta(days=(d + e - 7 * m + 114) % 31)
+
+
+def shown_name(name: str) -> str:
+    """Return a name in lower case as people write it: "Coronation of Charles III", "Eid al-Fitr", "New Year's Eve"."""
+    words = name.split()
+    return " ".join(_shown_word(word, first=not number) for number, word in enumerate(words))
+
+
+def _shown_word(word: str, *, first: bool) -> str:
+    if word in _SMALL_WORDS and not first:
+        return word
+    if _ROMAN.fullmatch(word):
+        return word.upper()
+    if "-" in word:
+        return "-".join(part if part in _SMALL_WORDS else part[:1].upper() + part[1:] for part in word.split("-"))
+    return word[:1].upper() + word[1:]

@@ -4,7 +4,7 @@ Pictures whose gaps in time are short form an event. PhotoBench (section 3.1) us
 cluster size of 3 images" and does not say how it adapts. Here a pause ends an event after 4 hours at the latest, and after 2
 hours where pictures came much faster before and after it: by the criterion of PhotoTOC (Platt et al. 2003), a pause counts
 that is 17 times as long as the geometric mean of the gaps around it. A short pause does not count where both of its sides lie
-within a kilometre, and a change of place ends an event at once.
+within a kilometre, and a change of place that lasts ends an event at once.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _GAPS_AROUND: Final = 10  # on each side
 _LEAST_GAP: Final = 1.0  # seconds between pictures of a burst
 _SAME_PLACE_KM: Final = 1.0
 _OTHER_PLACE_KM: Final = 50.0  # between pictures before and after that end an event without a pause
-_LOOKED_AT: Final = 3  # located pictures on each side that say where a side is
+_ASIDE: Final = 2  # further located pictures on each side that must be where the nearest one is; one of them must be there
 
 _HOME_DEGREES: Final = 0.005  # of the cells in which days are counted: 556 m from north to south
 _HOME_DAYS: Final = 5  # on which pictures were taken there, at least
@@ -38,7 +38,8 @@ _AT_NIGHT: Final = (20, 8)  # hours of the clock when people are at home rather 
 _NIGHT_COUNTS: Final = 3  # times as much as other hours
 _AWAY_KM: Final = 60.0
 _BETWEEN_TRIP_EVENTS: Final = 72 * _HOUR
-_NIGHT_S: Final = 10 * _HOUR  # a trip lasts longer
+_NIGHT_S: Final = 10 * _HOUR  # a trip lasts at least
+_LONGEST_TRIP: Final = 90 * 24 * _HOUR  # whoever is away for longer lives there
 
 Seconds = NDArray[np.int64]
 
@@ -66,8 +67,10 @@ def events_of(taken: Seconds, latitudes: Degrees, longitudes: Degrees) -> list[S
         return []
     gaps = np.diff(taken).astype(np.float64)
     limits = np.clip(_TIMES_THE_GAPS * _gaps_around(gaps), _SHORTEST_PAUSE, _LONGEST_PAUSE)
-    moved = _moved_km(latitudes, longitudes, gaps > _SHORTEST_PAUSE)
-    ends = (gaps > np.where(moved <= _SAME_PLACE_KM, _LONGEST_PAUSE, limits)) | (moved >= _OTHER_PLACE_KM)
+    ends = gaps > _LONGEST_PAUSE
+    located = _Located.of(latitudes, longitudes, np.concatenate(([0], np.cumsum(ends))))
+    ends |= (gaps > limits) & ~(located.moved_km() <= _SAME_PLACE_KM)
+    ends[located.changes(gaps)] = True
     first = [0, *(np.flatnonzero(ends) + 1).tolist()]
     spans = (Span(begin, end) for begin, end in zip(first, [*first[1:], len(taken)], strict=True))
     return [span for span in spans if len(span) >= LEAST_PICTURES]
@@ -84,23 +87,71 @@ def _gaps_around(gaps: NDArray[np.float64]) -> NDArray[np.float64]:
     return means
 
 
-def _moved_km(latitudes: Degrees, longitudes: Degrees, pauses: NDArray[np.bool_]) -> NDArray[np.float64]:
-    """Return the distance between the two sides of each gap (n - 1,); NaN where it is not known or does not matter.
+@dataclass(frozen=True, slots=True)
+class _Located:
+    """The located ones of pictures (n) that follow each other in time.
 
-    It matters at pauses, and where the nearest positions on both sides are far apart. A side is then where the median of its
-    nearest located pictures is, so that one wrong position moves nothing.
+    Attributes:
+        count: How many pictures there are, located or not.
+        rows: Which of them are located (m,), ascending.
+        points: Where they were taken (m, 3), on the unit sphere.
+        stretches: Number of the stretch without a long pause that each of them lies in (m,).
+        stretch_of: The same of each picture (n,).
     """
-    count = len(latitudes)
-    moved = np.full(count - 1, np.nan)
-    located = np.flatnonzero(~np.isnan(latitudes) & ~np.isnan(longitudes))
-    known = on_sphere(latitudes[located], longitudes[located])
-    behind = np.searchsorted(located, np.arange(count - 1), side="right")  # located pictures up to each gap
-    between = np.flatnonzero((behind > 0) & (behind < len(located)))
-    far = kilometres(known[behind[between] - 1], known[behind[between]]) >= _OTHER_PLACE_KM
-    for place in between[far | pauses[between]].tolist():
-        before = known[max(behind[place] - _LOOKED_AT, 0) : behind[place]]
-        moved[place] = kilometres(middle(before), middle(known[behind[place] : behind[place] + _LOOKED_AT]))
-    return moved
+
+    count: int
+    rows: NDArray[np.intp]
+    points: Points
+    stretches: NDArray[np.int64]
+    stretch_of: NDArray[np.int64]
+
+    @classmethod
+    def of(cls, latitudes: Degrees, longitudes: Degrees, stretch_of: NDArray[np.int64]) -> _Located:
+        rows = np.flatnonzero(~np.isnan(latitudes) & ~np.isnan(longitudes))
+        return cls(len(latitudes), rows, on_sphere(latitudes[rows], longitudes[rows]), stretch_of[rows], stretch_of)
+
+    def moved_km(self) -> NDArray[np.float64]:
+        """Return the distance of the nearest located pictures on both sides of each gap (n - 1,); NaN where there are none.
+
+        They lie in the stretch of the gap.
+        """
+        moved = np.full(self.count - 1, np.nan)
+        behind = np.searchsorted(self.rows, np.arange(self.count - 1), side="right")  # located pictures up to each gap
+        gaps = np.flatnonzero((behind > 0) & (behind < len(self.rows)))
+        before, after = behind[gaps] - 1, behind[gaps]
+        together = (self.stretches[before] == self.stretch_of[gaps]) & (self.stretches[after] == self.stretch_of[gaps])
+        gaps, before, after = gaps[together], before[together], after[together]
+        moved[gaps] = kilometres(self.points[before], self.points[after])
+        return moved
+
+    def changes(self, gaps: NDArray[np.float64]) -> NDArray[np.intp]:
+        """Return the gaps at which people went to another place.
+
+        The pictures before must be near each other, at least two, and so must those after: neither a wrong position nor two
+        people who photograph at the same time are a change. Among pictures without a position between, it is at the longest
+        gap.
+
+        Args:
+            gaps: Seconds between the pictures (n - 1,).
+        """
+        steps = kilometres(self.points[:-1], self.points[1:])
+        far = np.flatnonzero((steps >= _OTHER_PLACE_KM) & (self.stretches[:-1] == self.stretches[1:]))
+        lasting = far[self._is_compact(far, -1) & self._is_compact(far + 1, 1)]
+        between = [slice(self.rows[place], self.rows[place + 1]) for place in lasting.tolist()]
+        found = (part.start + int(np.argmax(gaps[part])) for part in between if gaps[part].max() > 0)
+        return np.array(list(found), np.intp)
+
+    def _is_compact(self, places: NDArray[np.intp], direction: int) -> NDArray[np.bool_]:
+        """Return whether the next located pictures of each of some (k,) in a direction are near it, one of them at least."""
+        compact, has_one = np.ones(len(places), np.bool_), np.zeros(len(places), np.bool_)
+        for steps in range(1, _ASIDE + 1):
+            others = places + direction * steps
+            there = (others >= 0) & (others < len(self.rows))
+            others = np.where(there, others, 0)
+            there &= self.stretches[others] == self.stretches[places]
+            compact &= ~there | (kilometres(self.points[others], self.points[places]) < _OTHER_PLACE_KM)
+            has_one |= there
+        return compact & has_one
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,7 +203,7 @@ def _around(cell: tuple[int, int]) -> Iterator[tuple[int, int]]:
 
 
 def trips_of(events: list[Span], taken: Seconds, latitudes: Degrees, longitudes: Degrees, home: Home) -> list[Span]:
-    """Return the trips: events far from home that follow each other within three days and last longer than a night.
+    """Return the trips: events far from home that follow each other within three days, from a night to three months in all.
 
     Args:
         events: As `events_of` returns them.
@@ -179,7 +230,8 @@ def trips_of(events: list[Span], taken: Seconds, latitudes: Degrees, longitudes:
             begun, last = number if begun < 0 else begun, number
     if begun >= 0:
         trips.append(Span(begun, last + 1))
-    return [trip for trip in trips if taken[events[trip.end - 1].end - 1] - taken[events[trip.first].first] >= _NIGHT_S]
+    lasted = [int(taken[events[trip.end - 1].end - 1] - taken[events[trip.first].first]) for trip in trips]
+    return [trip for trip, seconds in zip(trips, lasted, strict=True) if _NIGHT_S <= seconds <= _LONGEST_TRIP]
 
 
 def _where(event: Span, latitudes: Degrees, longitudes: Degrees) -> Points | None:

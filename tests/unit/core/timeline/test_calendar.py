@@ -7,7 +7,7 @@ from datetime import date, timedelta
 import pytest
 from dateutil.easter import easter
 
-from lodestone.timeline.calendar import holidays_of, season_of, weekday_of
+from lodestone.timeline.calendar import holidays_of, season_of, shown_name, weekday_of
 
 
 @pytest.mark.parametrize(
@@ -66,3 +66,19 @@ def test_easter_is_that_of_dateutil_from_the_gregorian_calendar_on() -> None:
         assert "easter monday" in holidays_of(easter(year) + timedelta(days=1)), year
         assert "easter" not in holidays_of(easter(year) + timedelta(days=2)), year
     assert not any("easter" in holidays_of(date(1582, 3, 1) + timedelta(days=number)) for number in range(90))
+
+
+@pytest.mark.parametrize(
+    ("name", "shown"),
+    [
+        ("new year's eve", "New Year's Eve"),
+        ("coronation of charles iii", "Coronation of Charles III"),
+        ("eid al-fitr", "Eid al-Fitr"),
+        ("mid-autumn festival", "Mid-Autumn Festival"),
+        ("the day after", "The Day after"),
+        ("december", "December"),
+        ("vivid day", "Vivid Day"),
+    ],
+)
+def test_names_are_shown_as_people_write_them(name: str, shown: str) -> None:
+    assert shown_name(name) == shown

@@ -98,14 +98,35 @@ def test_another_place_is_another_event_without_a_pause(kilometres: float, count
     assert len(events(*burst(0, 8), at=[BERLIN] * 4 + [there] * 4)) == count
 
 
-def test_one_wrong_position_and_missing_ones_end_nothing() -> None:
-    assert events(*burst(0, 9), at=[BERLIN] * 4 + [ROME] + [BERLIN] * 4) == [Span(0, 9)]
+@pytest.mark.parametrize("wrong", range(9))
+def test_one_wrong_position_ends_nothing_wherever_it_is(wrong: int) -> None:
+    places = [BERLIN] * 9
+    places[wrong] = ROME
+    assert events(*burst(0, 9), at=places) == [Span(0, 9)]
+
+
+def test_missing_positions_end_nothing() -> None:
     assert events(*burst(0, 9), at=[BERLIN, None, None, BERLIN, None, None, None, BERLIN, None]) == [Span(0, 9)]
 
 
-def test_where_positions_are_missing_between_two_places_there_is_one_end() -> None:
-    found = events(*burst(0, 10), at=[BERLIN] * 3 + [None] * 3 + [ROME] * 4)
-    assert [len(found), found[0].first, found[-1].end] == [2, 0, 10]
+def test_among_pictures_without_positions_a_change_of_place_is_at_the_longest_gap() -> None:
+    camera = [number * 30.0 for number in range(500)]
+    moments = [*burst(-3_000, 3), *camera[:200], *(moment + HOUR for moment in camera[200:]), *burst(camera[-1] + 2 * HOUR, 3)]
+    assert events(*moments, at=[BERLIN] * 3 + [None] * 500 + [ROME] * 3) == [Span(0, 203), Span(203, 506)]
+
+
+def test_two_people_who_photograph_far_apart_at_one_time_are_one_event() -> None:
+    assert events(*burst(0, 40), at=[BERLIN, ROME] * 20) == [Span(0, 40)]
+    assert events(*burst(0, 40), at=[BERLIN, BERLIN, ROME, ROME] * 10) == [Span(0, 40)]
+
+
+def test_pictures_of_one_second_stay_together() -> None:
+    assert events(0, 1, 2, 2, 3, 4, at=[BERLIN] * 3 + [ROME] * 3) == [Span(0, 6)]
+
+
+def test_where_people_were_before_a_long_pause_says_nothing_of_a_short_one() -> None:
+    next_day = [DAY, *burst(DAY + 2.5 * HOUR)]
+    assert events(*burst(0), *next_day, at=[BERLIN] * 3 + [ROME] * 4) == [Span(0, 3), Span(3, 7)]
 
 
 def test_home_is_where_pictures_were_taken_on_most_days_and_nights_count_more() -> None:
@@ -145,6 +166,8 @@ AT_HOME = Home(*BERLIN)
         ([(0, ROME), (20, ROME), (93, ROME), (113, ROME)], [Span(0, 2), Span(2, 4)]),
         ([(0, ROME), (20, ROME), (92, ROME)], [Span(0, 3)]),
         ([(0, None), (20, None)], []),
+        ([(59.9 * number, ROME) for number in range(37)], [Span(0, 37)]),  # 90 days
+        ([(59.9 * number, ROME) for number in range(38)], []),  # who lives there
     ],
 )
 def test_trips_are_events_far_from_home_over_a_night_that_follow_each_other(hours, trips) -> None:
