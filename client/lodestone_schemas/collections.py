@@ -32,7 +32,7 @@ class Quantization(StrEnum):
 #   taken_at  what the clock showed where it was taken, in seconds since 1970-01-01T00:00:00 of that clock, when known
 #   taken_utc     the same moment in UTC, where that is another number
 #   taken_until   where the period of a partial date ("1993") ends, not included, on the clock of `taken_at`
-#   facts     what is known exactly, as NAME=VALUE: "place=norway", "during=christmas", … (lodestone.facts)
+#   facts     codes of what is known exactly, such as "place=norway" and "during=christmas" (lodestone.facts)
 PAYLOAD_FIELDS: tuple[tuple[str, FieldKind], ...] = (
     ("corpus", FieldKind.KEYWORD),
     ("root", FieldKind.KEYWORD),

@@ -131,7 +131,7 @@ class Operations:
     def images(self, corpus: str, limit: int = 50, *, cursor: str | None = None) -> ImagePage:
         """Return one page of a corpus's pictures, ordered by root and path."""
 
-    @answers(Row("POST /v1/images/facets", "pictures.facets", scopes=READ, command="facets"))
+    @answers(Row("POST /v1/images/facets", "pictures.facets", scopes=READ, where=_SERVED, command="facets"))
     def facets(self, request: FacetsRequest) -> Facets:
         """Return places, times, cameras or another kind of facts of the pictures that pass filters, and how many have each."""
 
@@ -139,7 +139,7 @@ class Operations:
     def events(self, request: EventsRequest) -> EventPage:
         """Return one page of the events or trips of the pictures that pass filters, the newest first."""
 
-    @answers(Row("POST /v1/images/browse", "pictures.browse", scopes=READ, command="browse"))
+    @answers(Row("POST /v1/images/browse", "pictures.browse", scopes=READ, where=_SERVED, command="browse"))
     def browse(self, request: BrowseRequest) -> ImagePage:
         """Return one page of the pictures that pass filters, without words: newest first, those without a date last."""
 

@@ -15,7 +15,7 @@ from tests.support.pictures import BERGEN, SYDNEY, write_taken
 from tests.support.upkeep import copied
 
 from lodestone.facts import points
-from lodestone.facts.facts import KINDS, VERSION
+from lodestone.facts.facts import KINDS, VERSION, code_of
 from lodestone.home.runtime import Runtime
 from lodestone.indexing.run.index_run import index_paths
 from lodestone.indexing.run.report import IndexRequest
@@ -139,7 +139,9 @@ def test_points_follow_what_becomes_known_of_a_picture(runtime: Runtime) -> None
     collection = runtime.store.aliases()["bridge"]
 
     def in_norway() -> int:
-        return runtime.store.count(runtime.store.aliases()["bridge"], Filter(must=(MatchAny("facts", ("place=norway",)),)))
+        return runtime.store.count(
+            runtime.store.aliases()["bridge"], Filter(must=(MatchAny("facts", (code_of("place=norway"),)),))
+        )
 
     assert (in_norway(), runtime.store.count(collection)) == (1, len(EVERY))
     sidecar = {"geoData": {"latitude": 59.91, "longitude": 10.75}, "title": "plain0.jpg"}
@@ -150,7 +152,7 @@ def test_points_follow_what_becomes_known_of_a_picture(runtime: Runtime) -> None
 
 def with_new_fact(runtime: Runtime) -> dict[str, int]:
     """Points with the fact that another version adds, by alias."""
-    wanted = Filter(must=(MatchAny("facts", ("new=fact",)),))
+    wanted = Filter(must=(MatchAny("facts", (code_of("new=fact"),)),))
     return {alias: runtime.store.count(name, wanted) for alias, name in runtime.store.aliases().items()}
 
 

@@ -1,8 +1,9 @@
 """Facts of a picture that are exact: names of its place and of its time, its camera, its shape, and what is known of it.
 
-A fact is a text NAME=VALUE in the filter field `facts` of the picture's points, with the value in plain small letters:
-`place=norway`, `during=christmas`, `camera=canon`, `shape=portrait`, `has=time`. So one field with one index holds facts of
-every kind, and a request names a fact as it names a field (`where` of its filters).
+A fact is a text NAME=VALUE with the value in plain small letters: `place=norway`, `during=christmas`, `camera=canon`,
+`shape=portrait`, `has=time`. The points of a picture hold the codes of its facts in one filter field, so facts of every kind
+need one index, and a request names a fact as it names a field (`where` of its filters). Codes are hashes: a store may keep
+bytes of replaced points for a while, and no text of a picture shall be among them.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from hashlib import blake2b
 from typing import Final
 
 from lodestone.catalog.pictures.taken import taken_local
@@ -22,7 +24,7 @@ from lodestone.text_encoders.plain import tidied, without_accents
 from lodestone.timeline.calendar import names_of_time, shown_name
 
 FIELD: Final = "facts"
-"""Filter field of points that holds the facts."""
+"""Filter field of points that holds the codes of facts."""
 
 VERSION: Final = 1
 """Raised whenever the same picture would have other facts: collections are then written again, from stored outputs."""
@@ -91,12 +93,21 @@ def facts_of(picture: ImageFields | ImageRecord) -> list[str]:
     return list(_values_of(picture))
 
 
-def shown_value(picture: ImageFields | ImageRecord, fact: str) -> str | None:
-    """Return the value of a fact as people write it, e.g. "Tromsø" of `place=tromso`.
+def shown_fact(picture: ImageFields | ImageRecord, code: str) -> tuple[str, str] | None:
+    """Return the value of the fact with a code, and the value as people write it: ("tromso", "Tromsø").
 
     None for a fact that the picture has not, or that only repeats another one in other words: "EOS 5D" of a Canon EOS 5D.
     """
-    return _values_of(picture).get(fact)
+    for fact, shown in _values_of(picture).items():
+        if shown is not None and code_of(fact) == code:
+            return fact.partition("=")[2], shown
+    return None
+
+
+@lru_cache(maxsize=16_384)  # pictures share most of their facts
+def code_of(fact: str) -> str:
+    """Return what points hold of a fact: its kind and a hash, e.g. `place:0c1f8f3b9a27de54`."""
+    return f"{fact.partition('=')[0]}:{blake2b(fact.encode(), digest_size=8).hexdigest()}"
 
 
 def _values_of(picture: ImageFields | ImageRecord) -> dict[str, str | None]:
@@ -131,7 +142,7 @@ def facts_condition(name: str, values: Sequence[object]) -> Condition:
         InvalidRequestError: a value is no text, has no letters or digits or too many parts, or is none of those that there are.
     """
     texts = list(dict.fromkeys(_checked(name, value) for value in values))
-    whole = MatchAny(FIELD, tuple(dict.fromkeys(fact for text in texts for fact in _meant(name, text))))
+    whole = MatchAny(FIELD, tuple(dict.fromkeys(code for text in texts for code in _meant(name, text))))
     in_parts = [parts for text in texts if len(parts := _parts(name, text)) > 1]
     if not in_parts:
         return whole
@@ -167,11 +178,11 @@ def _parts(name: str, value: str) -> list[str]:
 
 
 def _meant(name: str, value: str) -> tuple[str, ...]:
-    """Return the fact with a value, and that with the usual name where people write another one: "USA", "fall"."""
-    fact = _fact(name, value)
+    """Return the code of the fact with a value, and of that with the usual name where people write another one: "USA"."""
     others = _other_places() if name == "place" else _OTHER_TIMES if name == "during" else {}
     usual = others.get(KINDS[name].folded(value))
-    return (fact,) if usual is None else (fact, f"{name}={usual}")
+    facts = (_fact(name, value), *(() if usual is None else (f"{name}={usual}",)))
+    return tuple(map(code_of, facts))
 
 
 def _fact(name: str, value: str) -> str:

@@ -6,13 +6,13 @@ from typing import Any
 
 from lodestone.catalog.pictures.taken import taken_fields
 from lodestone.catalog.records import ImageFields, ImageRecord
-from lodestone.facts.facts import FIELD, facts_of
+from lodestone.facts.facts import FIELD, code_of, facts_of
 from lodestone.sources.uris import folders_of
 
 
 def point_fields(picture: ImageFields | ImageRecord) -> dict[str, Any]:
     """Return the filter fields (`PAYLOAD_FIELDS` of the schemas) of a picture; what is unknown is left out."""
-    facts = facts_of(picture)
+    facts = [code_of(fact) for fact in facts_of(picture)]
     return {
         "corpus": picture.corpus_id,
         "root": picture.root_id,

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Final
 
 from lodestone.catalog.records import ImageState
 from lodestone.errors import UnknownNameError
-from lodestone.facts.facts import FIELD, KINDS, shown_value
+from lodestone.facts.facts import FIELD, KINDS, shown_fact
 from lodestone.store.algebra import all_of
 from lodestone.store.base import Filter, MatchAny, VectorStore
 from lodestone_schemas.searching import Facets, FacetValue
@@ -44,18 +44,18 @@ def facets_of(
     counted = store.facet(collection, FIELD, filter_, most=_MOST_VALUES)
     values: list[FacetValue] = []
     more = len(counted) == _MOST_VALUES
-    for fact, pictures in counted:
-        if not fact.startswith(f"{kind}="):
+    for code, pictures in counted:
+        if not code.startswith(f"{kind}:"):
             continue
-        having = all_of([*([] if filter_ is None else [filter_]), Filter(must=(MatchAny(FIELD, (fact,)),))])
+        having = all_of([*([] if filter_ is None else [filter_]), Filter(must=(MatchAny(FIELD, (code,)),))])
         found = next(iter(store.scroll(collection, having, batch_size=_EXAMPLES)), None)
         examples = [] if found is None else [image for image in catalog.images(found.ids).values() if image.state in _SHOWN]
-        named = ((image.image_id, name) for image in examples if (name := shown_value(image, fact)) is not None)
-        image_id, name = next(named, ("", ""))
+        named = ((image.image_id, *shown) for image in examples if (shown := shown_fact(image, code)) is not None)
+        image_id, value, name = next(named, ("", "", ""))
         if not name:
             continue  # it repeats another one in other words
         if len(values) == most:
             more = True
             break
-        values.append(FacetValue(value=fact.partition("=")[2], name=name, pictures=pictures, image_id=image_id))
+        values.append(FacetValue(value=value, name=name, pictures=pictures, image_id=image_id))
     return Facets(values=values, pictures=store.count(collection, filter_), more=more)

@@ -40,6 +40,7 @@ from lodestone_schemas.directories import (
 )
 from lodestone_schemas.operation_rows import CommandPlace, Declared
 from lodestone_schemas.operations import OPERATIONS
+from lodestone_schemas.searching import BrowseRequest, FacetsRequest
 from lodestone_schemas.service import Alive
 
 ID = "00000000-0000-4000-8000-000000000000"
@@ -62,6 +63,8 @@ class FakeService:
 ASKED: dict[str, tuple[tuple[Any, ...], dict[str, Any]]] = {
     "search": ((SearchRequest(query="a boat"),), {}),
     "similar": ((ID,), {}),
+    "browse": ((BrowseRequest(),), {}),
+    "facets": ((FacetsRequest(of="place"),), {}),
     "by_picture": ((b"",), {}),
     "tag_picture": ((b"",), {}),
     "tag_image": ((ID,), {}),

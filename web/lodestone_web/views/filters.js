@@ -81,10 +81,11 @@ function Fields({ add }) {
   const tooLong = excess(folder, MOST_FOLDER_CHARS) > 0;
   const submit = (event) => {
     event.preventDefault();
-    const where = Object.entries(facts).map(([of, text]) => [of, text.trim()]).filter(([, text]) => text).map((pair) => pair.join("="));
+    const added = Object.entries(facts).map(([of, text]) => [of, text.trim()]).filter(([, text]) => text).map((pair) => pair.join("="));
+    const where = [...new Set([...(filters.where ?? []), ...added])];
     if (!tooLong) add({
       path_prefix: folder.trim() || undefined, taken_from: from || undefined, taken_to: before || undefined,
-      where: [...new Set([...(filters.where ?? []), ...where])],
+      where: where.length ? where : undefined,
     });
   };
   return html`

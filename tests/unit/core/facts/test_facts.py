@@ -9,7 +9,7 @@ import pytest
 
 from lodestone.catalog.records import ImageRecord, ImageState
 from lodestone.errors import InvalidRequestError
-from lodestone.facts.facts import KINDS, facts_condition, facts_of, folded, shown_value
+from lodestone.facts.facts import KINDS, code_of, facts_condition, facts_of, folded, shown_fact
 from lodestone.facts.points import point_fields
 from lodestone.store.base import AnyOf, Filter, MatchAny
 
@@ -20,6 +20,11 @@ BERGEN, SYDNEY = (60.39, 5.32), (-33.87, 151.21)
 
 def at(latitude: float, longitude: float) -> ImageRecord:
     return replace(NOTHING, latitude=latitude, longitude=longitude)
+
+
+def any_of(*facts: str) -> MatchAny:
+    """The condition that a point holds the code of one of these facts."""
+    return MatchAny("facts", tuple(map(code_of, facts)))
 
 
 def values(picture: ImageRecord, name: str) -> list[str]:
@@ -120,7 +125,7 @@ def test_names_are_compared_however_they_are_written(written: str, plain: str) -
     [("USA", "united states"), ("uk", "united kingdom"), ("Holland", "netherlands"), ("Cologne", "koln")],
 )
 def test_places_are_asked_for_by_other_names_too(other: str, usual: str) -> None:
-    assert facts_condition("place", [other]) == MatchAny("facts", (f"place={folded(other)}", f"place={usual}"))
+    assert facts_condition("place", [other]) == any_of(f"place={folded(other)}", f"place={usual}")
 
 
 def test_a_town_that_is_called_like_a_country_elsewhere_is_not_there() -> None:
@@ -129,23 +134,23 @@ def test_a_town_that_is_called_like_a_country_elsewhere_is_not_there() -> None:
 
 def test_a_countrys_own_name_is_found_with_and_without_its_article() -> None:
     assert "netherlands" in values(at(52.37, 4.90), "place")
-    assert facts_condition("place", ["The Netherlands"]) == MatchAny("facts", ("place=netherlands",))
+    assert facts_condition("place", ["The Netherlands"]) == any_of(*("place=netherlands",))
 
 
 def test_seasons_and_holidays_have_other_names() -> None:
     names = ("during=fall", "during=autumn", "during=xmas", "during=christmas")
-    assert facts_condition("during", ["Fall", "Xmas"]) == MatchAny("facts", names)
+    assert facts_condition("during", ["Fall", "Xmas"]) == any_of(*names)
 
 
 def test_one_of_several_values_is_enough() -> None:
-    assert facts_condition("place", ["Norway", "norway", "Oslo"]) == MatchAny("facts", ("place=norway", "place=oslo"))
+    assert facts_condition("place", ["Norway", "norway", "Oslo"]) == any_of(*("place=norway", "place=oslo"))
 
 
 def test_the_parts_of_a_place_with_commas_hold_together_unless_it_is_a_name_as_a_whole() -> None:
-    whole = Filter(must=(MatchAny("facts", ("place=paris texas", "place=oslo")),))
-    both = Filter(must=(MatchAny("facts", ("place=paris",)), MatchAny("facts", ("place=texas",))))
+    whole = Filter(must=(any_of(*("place=paris texas", "place=oslo")),))
+    both = Filter(must=(any_of(*("place=paris",)), any_of(*("place=texas",))))
     assert facts_condition("place", ["Paris, Texas", "Oslo"]) == AnyOf((whole, both))
-    assert facts_condition("camera", ["iPhone12,1"]) == MatchAny("facts", ("camera=iphone12 1",))
+    assert facts_condition("camera", ["iPhone12,1"]) == any_of(*("camera=iphone12 1",))
 
 
 def test_a_place_has_a_bounded_number_of_parts() -> None:
@@ -171,11 +176,17 @@ def test_what_no_picture_can_have_is_refused(name: str, value: object, said: str
 
 def test_values_are_shown_as_people_write_them_and_those_that_repeat_others_are_not() -> None:
     picture = replace(at(69.65, 18.96), taken_at=NOON - 70 * 86_400, camera_make="NIKON CORPORATION", camera_model="NIKON D750")
-    shown = {fact: shown_value(picture, fact) for fact in facts_of(picture)}
-    assert shown["place=tromso"] == "Tromsø"
-    assert (shown["during=autumn"], shown["during=fall"]) == ("Autumn", None)
-    assert (shown["camera=nikon d750"], shown["camera=d750"], shown["camera=nikon corporation"]) == ("NIKON D750", None, None)
-    assert shown_value(picture, "place=oslo") is None
+    shown = {fact: shown_fact(picture, code_of(fact)) for fact in facts_of(picture)}
+    assert shown["place=tromso"] == ("tromso", "Tromsø")
+    assert (shown["during=autumn"], shown["during=fall"]) == (("autumn", "Autumn"), None)
+    assert shown["camera=nikon d750"] == ("nikon d750", "NIKON D750")
+    assert (shown["camera=d750"], shown["camera=nikon corporation"]) == (None, None)
+    assert shown_fact(picture, code_of("place=oslo")) is None
+
+
+def test_points_hold_codes_and_no_text_of_a_fact() -> None:
+    (code,) = (code for code in point_fields(at(*BERGEN))["facts"] if code == code_of("place=norway"))
+    assert code.startswith("place:") and "norway" not in code
 
 
 def test_every_kind_says_what_it_means() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from lodestone.errors import InvalidRequestError, UnknownNameError
-from lodestone.facts.facts import KINDS
+from lodestone.facts.facts import KINDS, code_of
 from lodestone.query.asking.part_fields import part_conditions
 from lodestone.store.base import AnyOf, Between, Condition, Filter, MatchAny
 from lodestone_schemas.api import SearchFilters
@@ -79,7 +79,7 @@ def test_fields_hold_together_and_an_unknown_one_is_told_with_those_that_there_a
 
 def test_facts_and_fields_hold_together() -> None:
     both = part_conditions({"place": ["Norway", "Oslo"], "colour": ["red"]}, FIELDS)
-    assert both == [MatchAny("facts", ("place=norway", "place=oslo")), MatchAny("colour", ("red",))]
+    assert both == [MatchAny("facts", (code_of("place=norway"), code_of("place=oslo"))), MatchAny("colour", ("red",))]
 
 
 @pytest.mark.parametrize(
