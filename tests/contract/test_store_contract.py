@@ -451,6 +451,7 @@ def test_after_a_build_the_graph_finds_nearly_what_a_full_comparison_finds(
     assert again.ids == tuple(points.ids[row] for row in np.argsort(-scores)[:10])
 
 
+@pytest.mark.nightly_beyond(1)
 def test_what_a_quantized_pass_finds_is_compared_by_the_original_vectors_unless_told_otherwise(store: VectorStore) -> None:
     points = make_points(5_000, 64, seed=3)
     spec = CollectionSpec("coarse-1", 64, quantization=Quantization.BINARY, oversampling=40)

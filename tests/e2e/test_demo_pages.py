@@ -51,7 +51,8 @@ def first_uri(page: Any) -> str:
     return found
 
 
-@pytest.mark.nightly_beyond(1)
+@pytest.mark.nightly
+@pytest.mark.slow
 @pytest.mark.parametrize("device", [{}, PHONE], ids=["desktop", "phone"])
 def test_a_visit(browser: Any, demonstration: Served, device: dict[str, Any], tmp_path: Path) -> None:
     words = f"our favourite {'one' if device else 'thing'} of all"

@@ -445,6 +445,8 @@ def test_a_run_that_goes_on_tells_its_progress_and_can_be_stopped(page: Any) -> 
     page.get_by_role("status").filter(has_text="The run is cancelled.").wait_for(state="attached")
 
 
+@pytest.mark.nightly
+@pytest.mark.slow
 def test_older_runs_follow_without_gaps_or_doubles_though_new_ones_begin(page: Any) -> None:
     run = {"kind": "index", "corpus": "photos", "state": "done", "stage": "", "error": "", "failures": 0, "progress": None}
     run |= {"heartbeat_at": None, "cancel_requested": False, "counts": {}, "finished_at": "2026-01-01T00:00:01Z"}

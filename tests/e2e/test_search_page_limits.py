@@ -71,6 +71,8 @@ def test_an_address_with_too_many_words_is_refused_with_a_reason(page: Any) -> N
     assert page.get_by_role("combobox").input_value() == "a" * 1100
 
 
+@pytest.mark.nightly
+@pytest.mark.slow
 def test_other_fields_count_too(page: Any) -> None:
     asked = answered(page)
     page.goto("/?q=dogs")

@@ -222,6 +222,8 @@ def _cell(report: str, row: str, *, table: str, column: str) -> str:
     return cells[head.index(column)]
 
 
+@pytest.mark.nightly
+@pytest.mark.slow
 def test_needles_tables_are_printed_with_the_figures_worked_out_by_hand(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -22,7 +22,7 @@ def _methods(report: dict[str, Any]) -> dict[str, dict[str, Any]]:
     return {one["method"]: one for one in report["methods"]}
 
 
-@pytest.mark.nightly_beyond(4)
+@pytest.mark.nightly_beyond(1)
 @pytest.mark.parametrize("name", COMPOSED_LAYOUTS)
 def test_every_benchmark_is_indexed_encoded_and_measured(name: str, tmp_path: Path, home: Path) -> None:
     expected = COMPOSED_LAYOUTS[name](tmp_path)

@@ -128,6 +128,7 @@ def test_actors_with_shares_of_a_gpu_are_where_it_is_and_embed_what_one_process_
     assert {node for node, _ in actors} == set(placed["gpus"]["gpus"])
 
 
+@pytest.mark.nightly
 def test_a_lost_node_costs_nothing_and_a_new_one_works(nodes: RayNodes, tmp_path: Path) -> None:
     write_photos(tmp_path / "photos", 36)
     undisturbed = {answer["slice"]: answer["vectors"] for answer in _answers(_driver(tmp_path, nodes, "calm", slices=12))}
