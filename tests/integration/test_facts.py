@@ -91,6 +91,9 @@ async def test_facts_filter_searches_and_lists_and_what_is_negated(indexed: Path
         assert {value["name"]: value["pictures"] for value in facets["values"]} == {
             **dict.fromkeys(("Bergen", "Vestland", "Norway", "Sydney", "New South Wales", "Australia"), 1)
         }
+        assert [value["name"] for value in facets["values"]] == sorted(
+            value["name"] for value in facets["values"]
+        )  # all are equal
         assert (facets["pictures"], facets["more"]) == (len(EVERY), False)
         request = {"of": "during", "filters": {"where": {"has": ["time"]}}, "limit": 1}
         facets = (await http.post("/v1/images/facets", json=request)).json()

@@ -58,4 +58,5 @@ def facets_of(
             more = True
             break
         values.append(FacetValue(value=value, name=name, pictures=pictures, image_id=image_id))
+    values.sort(key=lambda value: (-value.pictures, value.name))
     return Facets(values=values, pictures=store.count(collection, filter_), more=more)
