@@ -135,7 +135,7 @@ class _Located:
             gaps: Seconds between the pictures (n - 1,).
         """
         steps = kilometres(self.points[:-1], self.points[1:])
-        far = np.flatnonzero((steps >= _OTHER_PLACE_KM) & (self.stretches[:-1] == self.stretches[1:]))
+        far = np.flatnonzero(steps >= _OTHER_PLACE_KM)
         lasting = far[self._is_compact(far, -1) & self._is_compact(far + 1, 1)]
         between = [slice(self.rows[place], self.rows[place + 1]) for place in lasting.tolist()]
         found = (part.start + int(np.argmax(gaps[part])) for part in between if gaps[part].max() > 0)

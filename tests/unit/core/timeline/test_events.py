@@ -85,6 +85,12 @@ def test_how_long_a_pause_must_be_depends_on_the_pictures_around_it(every: float
     assert len(events(*first, *burst(first[-1] + 3 * HOUR, 12, every))) == count
 
 
+@pytest.mark.parametrize(("pause", "count"), [(17 * 500 - 5, 1), (17 * 500 + 5, 2)])
+def test_a_pause_is_compared_with_the_gaps_around_it_without_itself(pause: float, count: int) -> None:
+    first = burst(0, 12, 500)
+    assert len(events(*first, *burst(first[-1] + pause, 12, 500))) == count
+
+
 @pytest.mark.parametrize(("metres", "count"), [(900, 1), (1_200, 2)])
 def test_a_short_pause_ends_nothing_where_people_stay(metres: float, count: int) -> None:
     first = burst(0, 12, 30)
@@ -127,6 +133,31 @@ def test_pictures_of_one_second_stay_together() -> None:
 def test_where_people_were_before_a_long_pause_says_nothing_of_a_short_one() -> None:
     next_day = [DAY, *burst(DAY + 2.5 * HOUR)]
     assert events(*burst(0), *next_day, at=[BERLIN] * 3 + [ROME] * 4) == [Span(0, 3), Span(3, 7)]
+
+
+def test_a_place_before_a_long_pause_joins_nothing_after_it() -> None:
+    first = burst(DAY, 12, 30)
+    moments = [*burst(0), *first, *burst(first[-1] + 3 * HOUR, 12, 30)]
+    places = [BERLIN] * 3 + [None] * 12 + [BERLIN] * 12
+    assert events(*moments, at=places) == [Span(0, 3), Span(3, 15), Span(15, 27)]
+
+
+def test_a_change_of_place_is_told_by_what_lies_within_its_stretch() -> None:
+    moments = [*burst(0), *burst(DAY, 6)]
+    assert events(*moments, at=[ROME] * 3 + [None, BERLIN, BERLIN] + [ROME] * 3) == [Span(0, 3), Span(3, 6), Span(6, 9)]
+    there_again = [None, BERLIN, BERLIN, ROME, ROME, ROME]
+    moments = [*burst(0, 6), *burst(DAY)]
+    assert events(*moments, at=[*there_again[::-1][:3], BERLIN, BERLIN, None, *[ROME] * 3]) == [
+        Span(0, 3),
+        Span(3, 6),
+        Span(6, 9),
+    ]
+
+
+def test_a_home_on_the_edges_of_cells_is_one_home() -> None:
+    latitudes = np.repeat([52.5175, 52.5225, 52.5275], 2)
+    for known in ((latitudes, np.full(6, 13.4025)), (np.full(6, 52.5225), latitudes)):
+        assert home_of(np.arange(6) * DAY, *known) is not None
 
 
 def test_home_is_where_pictures_were_taken_on_most_days_and_nights_count_more() -> None:
