@@ -52,6 +52,7 @@ from lodestone_schemas.api import (
 )
 from lodestone_schemas.openai import DrawingRequest, ModelInfo, ModelList
 from lodestone_schemas.service import Check, ServiceStatus
+from lodestone_schemas.timeline import EventPage, EventsRequest
 
 KNOWN_ID = "5f0f7a52-6f62-5b1f-9d3e-0a4f6d1c2b3a"
 UNKNOWN_ID = "00000000-0000-5000-8000-000000000000"
@@ -78,6 +79,7 @@ class FakeServices:
         )
         self.search = _Search(self)
         self.pictures = _Pictures(self)
+        self.timeline = _Timeline()
         self.tagging = _Tagging(self)
         self.corpora = _Corpora(self)
         self.models = _Models(self)
@@ -295,6 +297,11 @@ class _Pictures:
         self._fake.removed.append(image_id)
 
     page = people = None
+
+
+class _Timeline:
+    def events(self, request: EventsRequest, caller: Caller) -> EventPage:
+        return EventPage(events=[])
 
 
 class _Corpora:
