@@ -5,8 +5,8 @@ VENV    ?= .venv
 BIN     := $(VENV)/bin
 READY   := $(VENV)/.ready
 INSTALLED := $(VENV)/.installed
-# Tests wait for servers and processes now and then, so two cores have time for a third; a fourth costs more, with servers and
-# browsers of its own, than it gains (0: one process).
+# Tests wait for servers and processes now and then, so two cores have time for a third; a fourth, with servers and browsers of
+# its own, took more processor time and no less time (0: one process).
 TEST_PROCESSES ?= 3
 # The tests of a file run in one process, and so do all files that need Ray (tests/support/grouping.py).
 PYTEST := $(BIN)/python -m pytest -n $(TEST_PROCESSES) --dist loadscope --no-loadscope-reorder
