@@ -9,10 +9,9 @@ from typing import cast
 
 import numpy as np
 import pytest
-from PIL import Image
 from tests.support.cli import run_here
 from tests.support.home import open_runtime
-from tests.support.pictures import write_photo, write_photos
+from tests.support.pictures import BERGEN, write_photo, write_photos, write_taken
 from tests.support.upkeep import copied
 
 from lodestone.access.caller import LOCAL_CALLER
@@ -34,26 +33,6 @@ FJORD = "camera/P0001.jpg"  # taken at Easter, and at 60.39 degrees north and 5.
 CHRISTMAS = ("2017/Christmas/a.jpg", "2017/Christmas/b.jpg")
 
 
-def taken(path: Path, seed: int) -> None:
-    """Write a photo with a camera and a date."""
-    write_photo(path, seed=seed)
-    facts = Image.Exif()
-    facts[271], facts[272] = "Canon", "Canon EOS 5D"
-    facts.get_ifd(0x8769)[0x9003] = "2017:12:25 18:00:00"
-    with Image.open(path) as photo:
-        photo.save(path, exif=facts)
-
-
-def taken_in_bergen(path: Path, seed: int) -> None:
-    """Write a photo with a date and a position."""
-    write_photo(path, seed=seed)
-    facts = Image.Exif()
-    facts.get_ifd(0x8769)[0x9003] = "2018:04:01 12:00:00"
-    facts.get_ifd(0x8825).update({1: "N", 2: (60.0, 23.0, 24.0), 3: "E", 4: (5.0, 19.0, 12.0)})
-    with Image.open(path) as photo:
-        photo.save(path, exif=facts)
-
-
 @pytest.fixture(scope="module")
 def indexed(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("filed")
@@ -62,8 +41,8 @@ def indexed(tmp_path_factory: pytest.TempPathFactory) -> Path:
     for seed, name in enumerate(("Norway 2016/a.jpg", "Norway 2016/b.jpg", "birthday Ju\u0308rgen/a.jpg", "IMG_1343.jpg"), 100):
         write_photo(pictures / name, seed=seed)
     for seed, name in enumerate(CHRISTMAS, 200):
-        taken(pictures / name, seed)
-    taken_in_bergen(pictures / FJORD, 250)
+        write_taken(pictures / name, seed, taken="2017:12:25 18:00:00", camera="Canon EOS 5D")
+    write_taken(pictures / FJORD, 250, taken="2018:04:01 12:00:00", at=BERGEN)
     with open_runtime(folder) as runtime:
         index_paths(runtime, IndexRequest((pictures,)))
     return folder

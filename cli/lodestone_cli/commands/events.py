@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Final
+import shlex
+from typing import TYPE_CHECKING, Annotated, Final, Literal
 
 import typer
 
 from lodestone_cli.command_context import CommandContext, HomeOptions, printable
 from lodestone_cli.dates import FilterOptions
-from lodestone_cli.naming import checked, counted
+from lodestone_cli.naming import counted
 from lodestone_cli.options import LocalOption
 from lodestone_cli.while_indexing import note_indexing
 
@@ -35,13 +36,12 @@ def events(
         which.dates()  # refused before anything is opened
         context.require_home()
         filters = which.filters(context)
-        kind = "trip" if trips else "event"
+        kind: Literal["trip", "event"] = "trip" if trips else "event"
         found: list[EventInfo] = []
         cursor: str | None = None
         while len(found) < limit:
             wanted = min(_PAGE, limit - len(found))
-            request = checked(lambda: EventsRequest(kind=kind, filters=filters, limit=wanted, cursor=cursor))  # noqa: B023
-            page = context.api.events(request)
+            page = context.api.events(EventsRequest(kind=kind, filters=filters, limit=wanted, cursor=cursor))
             found += page.events
             cursor = page.next_cursor
             if cursor is None:
@@ -55,10 +55,11 @@ def events(
             more = ", and more: --limit shows them" if cursor is not None else ""
             console.print(f"{counted(len(found), kind)}{more}", markup=False)
             if found:
-                given = [f"--corpus {name}" for name in which.corpus or ()] + [f"--root {name}" for name in which.root or ()]
-                given += [f"--path {which.path}"] if which.path else []
-                bounds = [f"--from {found[0].taken_from:%Y-%m-%dT%H:%M:%SZ}", f"--to {found[0].taken_to:%Y-%m-%dT%H:%M:%SZ}"]
-                command = printable(" ".join(["lodestone browse", *given, *bounds]))
-                console.print(f"the pictures of the first one: {command}", markup=False, soft_wrap=True)
+                given = [*(("--corpus", name) for name in which.corpus or ()), *(("--root", name) for name in which.root or ())]
+                given += [("--path", which.path)] if which.path else []
+                bounds = (("--from", found[0].taken_from), ("--to", found[0].taken_to))
+                given += [(option, f"{moment:%Y-%m-%dT%H:%M:%SZ}") for option, moment in bounds]
+                command = shlex.join(["lodestone", "browse", *(word for pair in given for word in pair)])
+                console.print(f"the pictures of the first one: {printable(command)}", markup=False, soft_wrap=True)
 
         context.emit({"events": [event.model_dump(mode="json") for event in found], "more": cursor is not None}, human)

@@ -29,7 +29,7 @@ FIELD: Final = "facts"
 VERSION: Final = 1
 """Raised whenever the same picture would have other facts: collections are then written again, from stored outputs."""
 
-PANORAMA: Final = 2.0  # times that the longer side is as long as the shorter one, at least
+_PANORAMA: Final = 2.0  # times that the longer side is as long as the shorter one, at least
 _SQUARE: Final = 1.05  # times that it is, at most
 _APOSTROPHES: Final = re.compile(r"['’]")
 _BETWEEN_WORDS: Final = re.compile(r"[\W_]+")
@@ -78,9 +78,14 @@ def folded_place(name: str) -> str:
     return folded(name).removeprefix("the ")
 
 
+def folded_time(name: str) -> str:
+    """Return the folded name of a time, the usual one where there are several: "autumn" of "fall"."""
+    return _OTHER_TIMES.get(folded(name), folded(name))
+
+
 KINDS: Final[Mapping[str, FactKind]] = {
     "place": FactKind("taken in this town, city, state or country", folded_place),
-    "during": FactKind("taken in this month or season, on this weekday or holiday", folded),
+    "during": FactKind("taken in this month or season, on this weekday or holiday", folded_time),
     "camera": FactKind("taken with a camera of this maker or model", folded),
     "shape": FactKind("of this shape", folded, ("landscape", "panorama", "portrait", "square")),
     "has": FactKind("of which this is known", folded, ("camera", "place", "time")),
@@ -118,7 +123,7 @@ def _values_of(picture: ImageFields | ImageRecord) -> dict[str, str | None]:
     cameras, short_cameras = _cameras(picture.camera_make or "", picture.camera_model or "")
     values = [
         *(("place", name, name) for name in (() if place is None else place.names)),
-        *(("during", name, None if name in _OTHER_TIMES else shown_name(name)) for name in times),
+        *(("during", name, shown_name(name)) for name in (_OTHER_TIMES.get(name, name) for name in times)),
         *(("camera", name, name) for name in cameras),
         *(("camera", name, None) for name in short_cameras),
         *(("shape", name, name) for name in _shapes(picture.width, picture.height)),
@@ -178,11 +183,13 @@ def _parts(name: str, value: str) -> list[str]:
 
 
 def _meant(name: str, value: str) -> tuple[str, ...]:
-    """Return the code of the fact with a value, and of that with the usual name where people write another one: "USA"."""
-    others = _other_places() if name == "place" else _OTHER_TIMES if name == "during" else {}
-    usual = others.get(KINDS[name].folded(value))
-    facts = (_fact(name, value), *(() if usual is None else (f"{name}={usual}",)))
-    return tuple(map(code_of, facts))
+    """Return the code of the fact with a value, and of that with the usual name of a place that has several: "USA".
+
+    A town may be called what elsewhere is another name of a country, so points hold places as they are called there.
+    """
+    fact = _fact(name, value)
+    usual = _other_places().get(folded_place(value)) if name == "place" else None
+    return (code_of(fact),) if usual is None else (code_of(fact), code_of(f"{name}={usual}"))
 
 
 def _fact(name: str, value: str) -> str:
@@ -192,7 +199,7 @@ def _fact(name: str, value: str) -> str:
 @lru_cache(maxsize=1)
 def _other_places() -> Mapping[str, str]:
     """Return folded names by the further names that people write."""
-    return {folded(other): folded(name).removeprefix("the ") for other, name in other_names()}
+    return {folded_place(other): folded_place(name) for other, name in other_names()}
 
 
 def _cameras(make: str, model: str) -> tuple[list[str], list[str]]:
@@ -231,5 +238,5 @@ def _shapes(width: int, height: int) -> Iterator[str]:
         yield "square"
     else:
         yield "landscape" if width > height else "portrait"
-    if longer >= PANORAMA:
+    if longer >= _PANORAMA:
         yield "panorama"

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from lodestone.catalog.records import ImageState
 from lodestone.errors import UnknownNameError
 from lodestone.facts.facts import FIELD, KINDS, shown_fact
+from lodestone.services.pictures import SHOWN
 from lodestone.store.algebra import all_of
 from lodestone.store.base import Filter, MatchAny, VectorStore
 from lodestone_schemas.searching import Facets, FacetValue
@@ -16,7 +16,6 @@ if TYPE_CHECKING:
 
 _MOST_VALUES: Final = 20_000  # facts of all kinds that are counted at once
 _EXAMPLES: Final = 5  # pictures whose facts are read to see how people write a value
-_SHOWN: Final = frozenset({ImageState.ACTIVE, ImageState.PENDING})
 
 
 def facets_of(
@@ -49,7 +48,7 @@ def facets_of(
             continue
         having = all_of([*([] if filter_ is None else [filter_]), Filter(must=(MatchAny(FIELD, (code,)),))])
         found = next(iter(store.scroll(collection, having, batch_size=_EXAMPLES)), None)
-        examples = [] if found is None else [image for image in catalog.images(found.ids).values() if image.state in _SHOWN]
+        examples = [] if found is None else [image for image in catalog.images(found.ids).values() if image.state in SHOWN]
         named = ((image.image_id, *shown) for image in examples if (shown := shown_fact(image, code)) is not None)
         image_id, value, name = next(named, ("", "", ""))
         if not name:

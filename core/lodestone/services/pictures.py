@@ -33,7 +33,8 @@ if TYPE_CHECKING:
     from lodestone.services.sessions.session import HomeSession
 
 # A changed file is `pending` until it is embedded anew; searches show it meanwhile.
-_SHOWN = frozenset({ImageState.ACTIVE, ImageState.PENDING})
+SHOWN = frozenset({ImageState.ACTIVE, ImageState.PENDING})
+"""States of pictures that are shown."""
 _CORPORA_AT_ONCE = 500
 _LOOKED_AT = 1_000  # pictures by date whose fields of parts are looked up at once
 _LOOKS = 20
@@ -115,7 +116,7 @@ class PictureUseCases:
         catalog = self._session.runtime.catalog
         after = None if cursor is None else decode_cursor("images", cursor, str, str)
         roots = {root.root_id: root for root in catalog.roots(catalog.corpus(corpus).corpus_id)}
-        images = catalog.image_page(list(roots), limit + 1, after=after, states=_SHOWN)
+        images = catalog.image_page(list(roots), limit + 1, after=after, states=SHOWN)
         shown, more = images[:limit], len(images) > limit
         captions = catalog.captions([image.image_id for image in shown])
         return ImagePage(
@@ -141,7 +142,7 @@ class PictureUseCases:
         if request.filters.where:
             shown, last = self._with_fields(request, which, after)
         else:
-            images = catalog.dated_page(which, request.limit + 1, after=after, states=_SHOWN)
+            images = catalog.dated_page(which, request.limit + 1, after=after, states=SHOWN)
             shown = images[: request.limit]
             last = shown[-1] if len(images) > request.limit else None
         roots = {root.root_id: root for root in catalog.roots(None)}
@@ -195,7 +196,7 @@ class PictureUseCases:
             return [], None
         shown: list[ImageRecord] = []
         for _ in range(_LOOKS):
-            images = runtime.catalog.dated_page(which, _LOOKED_AT, after=after, states=_SHOWN)
+            images = runtime.catalog.dated_page(which, _LOOKED_AT, after=after, states=SHOWN)
             among = HasId(tuple(image.image_id for image in images))
             points = runtime.store.scroll(collection, Filter(must=(among, *conditions))) if images else ()
             having = {image_id for batch in points for image_id in batch.ids}
@@ -252,14 +253,14 @@ class PictureUseCases:
         places = {
             image_id: shown_place(roots[image.root_id], image)
             for image_id, image in images.items()
-            if image.state in _SHOWN and image.root_id in roots
+            if image.state in SHOWN and image.root_id in roots
         }
         return PicturePaths(paths={image_id: place for image_id, place in places.items() if _is_text(place)})
 
     def _find(self, image_id: str, caller: Caller) -> tuple[ImageRecord, Root]:
         catalog = self._session.runtime.catalog
         image = catalog.images([image_id]).get(image_id)
-        if image is None or image.state not in _SHOWN or not self._is_seen(image, caller):
+        if image is None or image.state not in SHOWN or not self._is_seen(image, caller):
             raise NotFoundError(f"no indexed picture has the id {image_id!r}", hint="take an id from a search")
         return image, catalog.root(image.root_id)
 

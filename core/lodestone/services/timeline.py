@@ -14,19 +14,17 @@ from numpy.typing import NDArray
 
 from lodestone.access.caller import Caller
 from lodestone.catalog.pictures.dated import TimedPicture
-from lodestone.catalog.records import ImageState
 from lodestone.errors import InvalidRequestError
 from lodestone.gazetteer.places import Place, known_place
 from lodestone.paging import decode_cursor, encode_cursor
 from lodestone.positions import degrees_of, middle, on_sphere
-from lodestone.services.pictures import picture_filter
+from lodestone.services.pictures import SHOWN, picture_filter
 from lodestone.services.sessions.session import HomeSession
 from lodestone.timeline.calendar import holidays_of, shown_name
-from lodestone.timeline.events import Home, Span, events_of, home_of, trips_of
+from lodestone.timeline.events import HomePosition, Span, events_of, home_of, trips_of
 from lodestone_schemas.searching import SearchFilters
 from lodestone_schemas.timeline import EventInfo, EventPage, EventsRequest
 
-_SHOWN: Final = frozenset({ImageState.ACTIVE, ImageState.PENDING})
 _NAMED_DAYS: Final = 4  # of an event, at most, that is named by a holiday
 _LOOKED_UP: Final = 50  # positions of an event or trip whose places are looked up
 _NO_TITLE: Final = re.compile(r"\bday (?:off|preceding|after|before)\b|^(?:national|public|bank) holiday$|\bfollowing\b")
@@ -63,7 +61,7 @@ class _Album:
         """Return the pictures of each event, the oldest first."""
         return events_of(self.taken, self.latitudes, self.longitudes)
 
-    def trips(self, home: Home | None) -> list[Span]:
+    def trips(self, home: HomePosition | None) -> list[Span]:
         """Return the pictures of each trip from a home, the oldest first; none from nowhere."""
         events = self.events()
         trips = [] if home is None else trips_of(events, self.taken, self.latitudes, self.longitudes, home)
@@ -95,8 +93,8 @@ class TimelineUseCases:
             )
         catalog = self._session.runtime.catalog
         which = picture_filter(restriction(request.filters, FilterSources(catalog, caller.visibility))[0])
-        album = _Album.of(catalog.timed_pictures(which, states=_SHOWN))
-        spans = album.events() if request.kind == "event" else album.trips(self._home(request, caller))
+        album = _Album.of(catalog.timed_pictures(which, states=SHOWN))
+        spans = album.events() if request.kind == "event" else album.trips(self._home(request, caller, album))
         spans.reverse()
         list_name = f"{request.kind}s"
         if request.cursor is not None:
@@ -109,14 +107,15 @@ class TimelineUseCases:
             next_cursor=encode_cursor(list_name, *_key(album, shown[-1].first)) if more else None,
         )
 
-    def _home(self, request: EventsRequest, caller: Caller) -> Home | None:
-        """Return the home of whoever took the pictures of the corpora, whatever else is asked for."""
+    def _home(self, request: EventsRequest, caller: Caller, album: _Album) -> HomePosition | None:
+        """Return the home of whoever took the pictures of the corpora, of which `album` has those that are asked for."""
         from lodestone.query.asking.filters import FilterSources, restriction
 
         catalog = self._session.runtime.catalog
         everything = SearchFilters(corpora=request.filters.corpora)
-        which = picture_filter(restriction(everything, FilterSources(catalog, caller.visibility))[0])
-        album = _Album.of(catalog.timed_pictures(which, states=_SHOWN))
+        if request.filters != everything:
+            which = picture_filter(restriction(everything, FilterSources(catalog, caller.visibility))[0])
+            album = _Album.of(catalog.timed_pictures(which, states=SHOWN))
         return home_of(album.local, album.latitudes, album.longitudes)
 
 

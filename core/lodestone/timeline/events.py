@@ -18,9 +18,7 @@ from numpy.typing import NDArray
 
 from lodestone.positions import Degrees, Points, kilometres, middle, on_sphere
 
-LEAST_PICTURES: Final = 3
-"""Pictures of an event, at least."""
-
+_LEAST_PICTURES: Final = 3  # of an event
 _HOUR: Final = 3_600
 _LONGEST_PAUSE: Final = 4 * _HOUR  # of an event
 _SHORTEST_PAUSE: Final = 2 * _HOUR  # that may end one at one place
@@ -73,7 +71,7 @@ def events_of(taken: Seconds, latitudes: Degrees, longitudes: Degrees) -> list[S
     ends[located.changes(gaps)] = True
     first = [0, *(np.flatnonzero(ends) + 1).tolist()]
     spans = (Span(begin, end) for begin, end in zip(first, [*first[1:], len(taken)], strict=True))
-    return [span for span in spans if len(span) >= LEAST_PICTURES]
+    return [span for span in spans if len(span) >= _LEAST_PICTURES]
 
 
 def _gaps_around(gaps: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -92,34 +90,36 @@ class _Located:
     """The located ones of pictures (n) that follow each other in time.
 
     Attributes:
-        count: How many pictures there are, located or not.
         rows: Which of them are located (m,), ascending.
         points: Where they were taken (m, 3), on the unit sphere.
-        stretches: Number of the stretch without a long pause that each of them lies in (m,).
-        stretch_of: The same of each picture (n,).
+        stretch_of: Number of the stretch without a long pause that each picture lies in, located or not (n,).
     """
 
-    count: int
     rows: NDArray[np.intp]
     points: Points
-    stretches: NDArray[np.int64]
     stretch_of: NDArray[np.int64]
 
     @classmethod
     def of(cls, latitudes: Degrees, longitudes: Degrees, stretch_of: NDArray[np.int64]) -> _Located:
         rows = np.flatnonzero(~np.isnan(latitudes) & ~np.isnan(longitudes))
-        return cls(len(latitudes), rows, on_sphere(latitudes[rows], longitudes[rows]), stretch_of[rows], stretch_of)
+        return cls(rows, on_sphere(latitudes[rows], longitudes[rows]), stretch_of)
+
+    @property
+    def stretches(self) -> NDArray[np.int64]:
+        """The stretches of the located pictures (m,)."""
+        return self.stretch_of[self.rows]
 
     def moved_km(self) -> NDArray[np.float64]:
         """Return the distance of the nearest located pictures on both sides of each gap (n - 1,); NaN where there are none.
 
         They lie in the stretch of the gap.
         """
-        moved = np.full(self.count - 1, np.nan)
-        behind = np.searchsorted(self.rows, np.arange(self.count - 1), side="right")  # located pictures up to each gap
+        count, stretches = len(self.stretch_of), self.stretches
+        moved = np.full(count - 1, np.nan)
+        behind = np.searchsorted(self.rows, np.arange(count - 1), side="right")  # located pictures up to each gap
         gaps = np.flatnonzero((behind > 0) & (behind < len(self.rows)))
         before, after = behind[gaps] - 1, behind[gaps]
-        together = (self.stretches[before] == self.stretch_of[gaps]) & (self.stretches[after] == self.stretch_of[gaps])
+        together = (stretches[before] == self.stretch_of[gaps]) & (stretches[after] == self.stretch_of[gaps])
         gaps, before, after = gaps[together], before[together], after[together]
         moved[gaps] = kilometres(self.points[before], self.points[after])
         return moved
@@ -143,26 +143,27 @@ class _Located:
 
     def _is_compact(self, places: NDArray[np.intp], direction: int) -> NDArray[np.bool_]:
         """Return whether the next located pictures of each of some (k,) in a direction are near it, one of them at least."""
+        stretches = self.stretches
         compact, has_one = np.ones(len(places), np.bool_), np.zeros(len(places), np.bool_)
         for steps in range(1, _ASIDE + 1):
             others = places + direction * steps
             there = (others >= 0) & (others < len(self.rows))
             others = np.where(there, others, 0)
-            there &= self.stretches[others] == self.stretches[places]
+            there &= stretches[others] == stretches[places]
             compact &= ~there | (kilometres(self.points[others], self.points[places]) < _OTHER_PLACE_KM)
             has_one |= there
         return compact & has_one
 
 
 @dataclass(frozen=True, slots=True)
-class Home:
+class HomePosition:
     """Where somebody lives, in degrees."""
 
     latitude: float
     longitude: float
 
 
-def home_of(local: Seconds, latitudes: Degrees, longitudes: Degrees) -> Home | None:
+def home_of(local: Seconds, latitudes: Degrees, longitudes: Degrees) -> HomePosition | None:
     """Return where whoever took the pictures lives; None where no place stands out.
 
     It is the place with pictures on most days, where days with pictures in the evening or at night count three times. It must
@@ -195,14 +196,14 @@ def home_of(local: Seconds, latitudes: Degrees, longitudes: Degrees) -> Home | N
     if len(there) < max(_HOME_DAYS, _HOME_SHARE * len(set(days.tolist()))):
         return None
     chosen = cells[[tuple(row) in around for row in rows.tolist()]]
-    return Home(float(np.median(chosen[:, 0])), float(np.median(chosen[:, 1])))
+    return HomePosition(float(np.median(chosen[:, 0])), float(np.median(chosen[:, 1])))
 
 
 def _around(cell: tuple[int, int]) -> Iterator[tuple[int, int]]:
     yield from ((cell[0] + north, cell[1] + east) for north in (-1, 0, 1) for east in (-1, 0, 1))
 
 
-def trips_of(events: list[Span], taken: Seconds, latitudes: Degrees, longitudes: Degrees, home: Home) -> list[Span]:
+def trips_of(events: list[Span], taken: Seconds, latitudes: Degrees, longitudes: Degrees, home: HomePosition) -> list[Span]:
     """Return the trips: events far from home that follow each other within three days, from a night to three months in all.
 
     Args:

@@ -138,7 +138,7 @@ def test_a_countrys_own_name_is_found_with_and_without_its_article() -> None:
 
 
 def test_seasons_and_holidays_have_other_names() -> None:
-    names = ("during=fall", "during=autumn", "during=xmas", "during=christmas")
+    names = ("during=autumn", "during=christmas")
     assert facts_condition("during", ["Fall", "Xmas"]) == any_of(*names)
 
 
@@ -178,7 +178,7 @@ def test_values_are_shown_as_people_write_them_and_those_that_repeat_others_are_
     picture = replace(at(69.65, 18.96), taken_at=NOON - 70 * 86_400, camera_make="NIKON CORPORATION", camera_model="NIKON D750")
     shown = {fact: shown_fact(picture, code_of(fact)) for fact in facts_of(picture)}
     assert shown["place=tromso"] == ("tromso", "Tromsø")
-    assert (shown["during=autumn"], shown["during=fall"]) == (("autumn", "Autumn"), None)
+    assert shown["during=autumn"] == ("autumn", "Autumn") and "during=fall" not in shown
     assert shown["camera=nikon d750"] == ("nikon d750", "NIKON D750")
     assert (shown["camera=d750"], shown["camera=nikon corporation"]) == (None, None)
     assert shown_fact(picture, code_of("place=oslo")) is None

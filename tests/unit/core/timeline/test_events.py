@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from tests.support.albums import DAY, HOUR, Album, pairwise_f1, simulated_album
 
-from lodestone.timeline.events import Home, Span, events_of, home_of, trips_of
+from lodestone.timeline.events import HomePosition, Span, events_of, home_of, trips_of
 
 BERLIN, ROME = (52.52, 13.40), (41.90, 12.50)
 MINUTE = 60
@@ -184,7 +184,7 @@ def journey(*hours: tuple[float, tuple[float, float] | None]) -> tuple[list[Span
     return [Span(3 * number, 3 * number + 3) for number in range(len(hours))], taken, known[:, 0], known[:, 1]
 
 
-AT_HOME = Home(*BERLIN)
+AT_HOME = HomePosition(*BERLIN)
 
 
 @pytest.mark.parametrize(
