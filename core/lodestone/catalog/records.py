@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from enum import StrEnum
-from typing import Any, NamedTuple, Self
+from typing import Any, Final, NamedTuple, Self
 
 
 class ImageState(StrEnum):
@@ -15,6 +15,10 @@ class ImageState(StrEnum):
     ACTIVE = "active"
     FAILED = "failed"
     GONE = "gone"
+
+
+SHOWN: Final = frozenset({ImageState.ACTIVE, ImageState.PENDING})
+"""States of pictures that searches show: a changed file is pending until it is embedded anew, and shown meanwhile."""
 
 
 class RunState(StrEnum):

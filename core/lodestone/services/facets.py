@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from lodestone.catalog.records import SHOWN
 from lodestone.errors import UnknownNameError
 from lodestone.facts.facts import FIELD, KINDS, shown_fact
-from lodestone.services.pictures import SHOWN
 from lodestone.store.algebra import all_of
 from lodestone.store.base import Filter, MatchAny, VectorStore
 from lodestone_schemas.searching import Facets, FacetValue

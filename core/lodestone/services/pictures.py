@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Final
 from lodestone.access.caller import Caller
 from lodestone.catalog.pictures.dated import DatedPlace, PictureFilter, local_seconds
 from lodestone.catalog.pictures.taken import taken_local
-from lodestone.catalog.records import CaptionRecord, ImageRecord, ImageState, Root
+from lodestone.catalog.records import SHOWN, CaptionRecord, ImageRecord, ImageState, Root
 from lodestone.errors import InvalidRequestError, NotFoundError, PictureNotReadyError
 from lodestone.gazetteer.places import known_place
 from lodestone.paging import PageRequest, decode_cursor, encode_cursor
@@ -32,9 +32,6 @@ from lodestone_schemas.api import BrowseRequest, Facets, FacetsRequest, ImageInf
 if TYPE_CHECKING:
     from lodestone.services.sessions.session import HomeSession
 
-# A changed file is `pending` until it is embedded anew; searches show it meanwhile.
-SHOWN = frozenset({ImageState.ACTIVE, ImageState.PENDING})
-"""States of pictures that are shown."""
 _CORPORA_AT_ONCE = 500
 _LOOKED_AT = 1_000  # pictures by date whose fields of parts are looked up at once
 _LOOKS = 20

@@ -14,11 +14,12 @@ from numpy.typing import NDArray
 
 from lodestone.access.caller import Caller
 from lodestone.catalog.pictures.dated import TimedPicture
+from lodestone.catalog.records import SHOWN
 from lodestone.errors import InvalidRequestError
 from lodestone.gazetteer.places import Place, known_place
 from lodestone.paging import decode_cursor, encode_cursor
 from lodestone.positions import degrees_of, middle, on_sphere
-from lodestone.services.pictures import SHOWN, picture_filter
+from lodestone.services.pictures import picture_filter
 from lodestone.services.sessions.session import HomeSession
 from lodestone.timeline.calendar import holidays_of, shown_name
 from lodestone.timeline.events import HomePosition, Span, events_of, home_of, trips_of
